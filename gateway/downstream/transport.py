@@ -1,0 +1,94 @@
+"""Transports move JSON-RPC bytes and know ids and framing, not MCP."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias
+
+from gateway.protocol.jsonrpc import ErrorObject, Id
+from gateway.protocol.rawjson import Members
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One message to send: method and params, plus what the HTTP binding wants beside the body.
+
+    ``timeout`` is in seconds, None for no limit of its own. ``on_sent`` is called right before the first byte can
+    leave. ``on_notification`` gets notifications that the transport can attribute to this request (HTTP streams);
+    all others go to the inbox. ``cancel`` is the notification to send when the waiting coroutine is cancelled, built
+    from the id on the wire; None where closing the stream says it.
+    """
+
+    method: str
+    params: object | None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    timeout: float | None = None
+    on_sent: Callable[[], None] | None = None
+    on_notification: Callable[[str, Members], None] | None = None
+    cancel: Callable[[Id], tuple[str, object]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A server's answer: ``result`` split one level, or ``error``. ``status`` and ``headers`` for HTTP (lower case)."""
+
+    result: Members | None
+    error: ErrorObject | None = None
+    status: int = 0
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+Answer: TypeAlias = Members | ErrorObject
+"""What a server's own request is answered with."""
+
+
+class Inbox(Protocol):
+    """What a transport hands up. Methods do not block; they are called from the reading task."""
+
+    def notification(self, method: str, params: Members) -> None:
+        """A notification that belongs to no particular request, as far as the transport can tell."""
+
+    def ask(self, method: str, params: Members) -> Answer:
+        """A request of the server (legacy era): returns the answer to send back at once."""
+
+    def violation(self, kind: str, detail: str) -> None:
+        """Something that is no MCP message: ``unknown_id``, ``bad_json``, ``not_jsonrpc``, … ``detail`` is bounded."""
+
+    def closed(self, reason: str) -> None:
+        """The transport ended by itself; called once, not after ``aclose``."""
+
+
+class Transport(Protocol):
+    """One live channel to one server."""
+
+    kind: str
+    """``stdio`` or ``http``."""
+
+    @property
+    def instance(self) -> str:
+        """A short name of what is reached: ``pid:4711#3`` or a session's keyed hash."""
+
+    async def open(self, inbox: Inbox) -> None:
+        """Start the process or prepare the HTTP client.
+
+        Raises:
+            DownstreamError: it cannot be started; nothing is left behind.
+        """
+
+    async def request(self, request: Request) -> Reply:
+        """Send a request under an id of our own and wait for its answer; cancelling is the cancel signal.
+
+        Raises:
+            DownstreamError: ``unavailable``, ``timeout``, ``too_large``, ``protocol_error``, ``overloaded``.
+        """
+
+    async def notify(self, request: Request) -> None:
+        """Send a notification.
+
+        Raises:
+            DownstreamError: it could not be sent.
+        """
+
+    async def aclose(self) -> None:
+        """End the channel and whatever it started; safe to call twice; bounded in time."""

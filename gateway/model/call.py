@@ -1,0 +1,78 @@
+"""One request on its way to a server, frozen; every step of the chain sees the same values."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from dataclasses import dataclass, field
+
+from gateway.model.catalog import Definition, Kind
+from gateway.model.principal import Principal
+from gateway.protocol.jsonrpc import Id
+from gateway.protocol.rawjson import Object
+from gateway.protocol.versions import Era
+
+_CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a call is about, in policy terms: a server's configured name and its own name for the thing."""
+
+    kind: Kind
+    server: str
+    name: str
+    annotations: Object = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """The client's side of a call: facts about the hop, none of them proof of identity.
+
+    ``session`` is the legacy session's id ("" in the modern era), ``source`` the peer address.
+    ``capabilities`` are what the client declared it can answer.
+    """
+
+    era: Era
+    version: str
+    source: str = ""
+    session: str = ""
+    capabilities: Object = field(default_factory=dict)
+    info: Object = field(default_factory=dict)
+    view: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request to pass on.
+
+    ``params`` holds the known members besides ``_meta``, with the target's own name in place of the exposed one;
+    ``meta`` the client's own ``_meta`` keys that may travel; ``definition`` the catalog's entry of the target
+    (None for resources read through a template or a scheme).
+    """
+
+    id: str
+    rpc_id: Id
+    method: str
+    params: Object
+    target: Target
+    principal: Principal
+    caller: Caller
+    exposed: str = ""
+    definition: Definition | None = None
+    meta: Object = field(default_factory=dict)
+    trace: dict[str, str] = field(default_factory=dict)
+    progress_token: Id | None = None
+    log_level: str | None = None
+
+    @property
+    def arguments(self) -> Object:
+        """The call's arguments; empty where there are none."""
+        value = self.params.get("arguments")
+        return value if isinstance(value, dict) else {}
+
+
+def new_call_id() -> str:
+    """Mint a call id: a ULID, sortable by time."""
+    number = (time.time_ns() // 1_000_000) << 80 | secrets.randbits(80)
+    return "".join(_CROCKFORD[(number >> shift) & 31] for shift in range(125, -1, -5))

@@ -1,0 +1,57 @@
+"""How a call ends: exactly one of four values, matched with ``match``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from gateway.errors import DownstreamError, Reason
+from gateway.protocol.jsonrpc import ErrorObject
+from gateway.protocol.rawjson import Members, Raw
+
+
+@dataclass(frozen=True, slots=True)
+class Complete:
+    """The server's result, split one level; a tool that failed (``isError``) is complete too."""
+
+    result: Members
+
+
+@dataclass(frozen=True, slots=True)
+class InputRequired:
+    """The server needs answers from the client first: its requests by key, and its own opaque state."""
+
+    requests: dict[str, Raw]
+    state: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The server runs the call as a task and returned its handle."""
+
+    result: Members
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The call ended without a result.
+
+    With ``error`` it is the server's own answer and travels as it is; else the gateway stopped the call for
+    ``reason`` and ``text`` says what happened, whether it may have run and what to do next.
+    ``detail`` goes to log and audit alone.
+    """
+
+    reason: Reason
+    text: str
+    may_have_run: bool = False
+    retry_after_ms: int | None = None
+    error: ErrorObject | None = None
+    detail: str = ""
+
+    @classmethod
+    def of(cls, error: DownstreamError) -> Failure:
+        """Make the failure that a downstream error stands for."""
+        return cls(error.reason, error.message, error.may_have_run, error.retry_after_ms)
+
+
+Outcome: TypeAlias = Complete | InputRequired | Started | Failure

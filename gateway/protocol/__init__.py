@@ -1,0 +1,1 @@
+"""MCP on the wire: pure functions and frozen values. No I/O, no asyncio, no config."""

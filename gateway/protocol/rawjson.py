@@ -1,0 +1,212 @@
+"""JSON as this gateway reads and writes it; the only home of msgspec.
+
+Requests are judged as values: ``decode_strict`` accepts exactly one reading of a text or none, so that
+no other parser can read it differently (duplicate keys, NaN, lone surrogates, deep nesting).
+Results travel as bytes: ``decode_members`` splits an object one level deep and leaves the rest ``Raw``.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from typing import Any, TypeAlias, Union, cast
+
+import msgspec
+
+Raw = msgspec.Raw
+Value: TypeAlias = Union[bool, int, float, str, "list[Value]", "dict[str, Value]", None]
+Object: TypeAlias = dict[str, Value]
+Members: TypeAlias = dict[str, msgspec.Raw]
+
+MAX_DEPTH = 64
+MAX_NODES = 100_000
+MAX_KEYS = 10_000
+MAX_NUMBER_LENGTH = 64
+_INT_LIMIT = 2**63
+
+_STRUCTURE = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{},]', re.DOTALL)
+_BOMS = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
+
+
+class JsonError(ValueError):
+    """A text this gateway does not accept as JSON; ``reason`` is a short constant for audit and metrics."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"not acceptable as JSON: {reason}")
+        self.reason = reason
+
+
+def decode_strict(data: bytes) -> Value:
+    """Decode a request body.
+
+    Raises:
+        JsonError: not UTF-8, a byte order mark, duplicate keys (after unescaping), NaN or Infinity, an integer
+            beyond ±(2^63-1), a number that overflows or is spelled with over 64 characters, a lone surrogate,
+            nesting over 64, over 100,000 nodes or over 10,000 keys in one object.
+    """
+    if data.startswith(_BOMS):
+        raise JsonError("byte_order_mark")
+    _check_size(data)
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        raise JsonError("not_utf8") from None
+    try:
+        value = cast("Value", _DECODER.decode(text))
+    except JsonError:
+        raise
+    except (ValueError, RecursionError):
+        raise JsonError("syntax") from None
+    if "\\u" in text:
+        _check_surrogates(value)
+    return value
+
+
+def _check_size(data: bytes) -> None:
+    """Bound depth and number of nodes in time linear in the bytes, before anything recurses."""
+    depth = nodes = 0
+    for match in _STRUCTURE.finditer(data):
+        token = match[0]
+        if token in (b"[", b"{"):
+            depth += 1
+            nodes += 1
+            if depth > MAX_DEPTH:
+                raise JsonError("too_deep")
+        elif token in (b"]", b"}"):
+            depth -= 1
+        elif token == b",":
+            nodes += 1
+        if nodes > MAX_NODES:
+            raise JsonError("too_many_nodes")
+
+
+def _check_surrogates(value: Value) -> None:
+    try:
+        json.dumps(value, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError:
+        raise JsonError("lone_surrogate") from None
+
+
+def _object(pairs: list[tuple[str, Value]]) -> Object:
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        raise JsonError("duplicate_key")
+    if len(pairs) > MAX_KEYS:
+        raise JsonError("too_many_keys")
+    return result
+
+
+def _integer(literal: str) -> int:
+    if len(literal) > MAX_NUMBER_LENGTH:
+        raise JsonError("number_too_long")
+    number = int(literal)
+    if not -_INT_LIMIT < number < _INT_LIMIT:
+        raise JsonError("integer_out_of_range")
+    return number
+
+
+def _number(literal: str) -> float:
+    if len(literal) > MAX_NUMBER_LENGTH:
+        raise JsonError("number_too_long")
+    number = float(literal)
+    if not math.isfinite(number):
+        raise JsonError("number_out_of_range")
+    return number
+
+
+def _constant(literal: str) -> float:
+    raise JsonError("not_a_number")
+
+
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=_object, parse_float=_number, parse_int=_integer, parse_constant=_constant
+)
+
+
+_members = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_items = msgspec.json.Decoder(list[msgspec.Raw])
+_values = msgspec.json.Decoder()
+_encoder = msgspec.json.Encoder()
+
+
+def decode_members(data: bytes | msgspec.Raw) -> Members:
+    """Split a JSON object into its members without reading them; the last of equal keys wins.
+
+    Raises:
+        JsonError: not UTF-8, not JSON, not an object, or nested beyond what can be walked.
+    """
+    _check_utf8(data)
+    try:
+        return _members.decode(data)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        raise JsonError("not_an_object") from None
+
+
+def decode_items(data: bytes | msgspec.Raw) -> list[msgspec.Raw]:
+    """Split a JSON array into its items without reading them.
+
+    Raises:
+        JsonError: not a JSON array.
+    """
+    try:
+        return _items.decode(data)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        raise JsonError("not_an_array") from None
+
+
+def decode_value(data: bytes | msgspec.Raw) -> Value:
+    """Read any JSON text of a server or of our own files. For requests of clients use ``decode_strict``.
+
+    Raises:
+        JsonError: not JSON, or nested beyond what can be walked.
+    """
+    try:
+        return cast("Value", _values.decode(data))
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        raise JsonError("syntax") from None
+
+
+def _check_utf8(data: bytes | msgspec.Raw) -> None:
+    if isinstance(data, bytes):
+        try:
+            data.decode("utf-8")
+        except UnicodeDecodeError:
+            raise JsonError("not_utf8") from None
+
+
+def encode(value: object) -> bytes:
+    """Write a value as compact UTF-8; ``Raw`` members are copied as they are."""
+    return _encoder.encode(value)
+
+
+def raw(value: object) -> msgspec.Raw:
+    """Encode a value for use as a member among raw ones."""
+    return msgspec.Raw(_encoder.encode(value))
+
+
+def raw_bytes(item: msgspec.Raw) -> bytes:
+    """Return the JSON text that an undecoded member holds."""
+    return bytes(memoryview(item))
+
+
+def canonical(value: object) -> bytes:
+    """Write the canonical form: keys sorted by code point, no spaces, UTF-8, exact integers, shortest floats.
+
+    Used for digests and the audit chain. Unlike RFC 8785 it keeps integers beyond 2^53 exact.
+    """
+    return json.dumps(_plain(value), ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False).encode(
+        "utf-8"
+    )
+
+
+def _plain(value: object) -> Any:
+    """Make a tree that the encoder knows: raw members decoded, mappings and tuples as dicts and lists."""
+    if isinstance(value, msgspec.Raw):
+        return decode_value(value)
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return value

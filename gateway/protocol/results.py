@@ -1,0 +1,60 @@
+"""Results split one level: what is read from them, and what the gateway adds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from gateway.errors import Reason
+from gateway.protocol import meta, rawjson
+from gateway.protocol.rawjson import Members, Object, Raw, Value
+
+COMPLETE: Final = "complete"
+INPUT_REQUIRED: Final = "input_required"
+TASK: Final = "task"
+
+_COMPLETE = rawjson.raw(COMPLETE)
+
+
+def result_type(result: Members) -> str:
+    """Return ``resultType``; a server of an older version that sends none means "complete" (basic §ResultType)."""
+    item = result.get("resultType")
+    if item is None:
+        return COMPLETE
+    value = rawjson.decode_value(item)
+    return value if isinstance(value, str) else ""
+
+
+def is_error(result: Members) -> bool:
+    """Tell whether a tool result says of itself that the tool failed."""
+    item = result.get("isError")
+    return item is not None and rawjson.raw_bytes(item) == b"true"
+
+
+def with_type(result: Members) -> Members:
+    """Return the result with a ``resultType``, added as a member where it has none."""
+    return result if "resultType" in result else {"resultType": _COMPLETE, **result}
+
+
+def refusal(reason: Reason, text: str, *, may_have_run: bool, retry_after_ms: int | None, modern: bool) -> Members:
+    """Write a refused ``tools/call`` as a result that a model can read (contract: Refusals)."""
+    facts: Object = {"reason": reason.value, "mayHaveRun": may_have_run}
+    if retry_after_ms is not None:
+        facts["retryAfterMs"] = retry_after_ms
+    content: Value = [{"type": "text", "text": text}]
+    body: dict[str, Value] = {"content": content, "isError": True, "_meta": {meta.REFUSAL: facts}}
+    members = {key: rawjson.raw(value) for key, value in body.items()}
+    return {"resultType": _COMPLETE, **members} if modern else members
+
+
+def list_page(key: str, items: Iterable[bytes], extra: Object) -> Members:
+    """Join encoded definitions to one page of a list, without reading them again."""
+    return {key: Raw(b"[" + b",".join(items) + b"]")} | {name: rawjson.raw(value) for name, value in extra.items()}
+
+
+def cache_hints(result: Members) -> tuple[int | None, bool]:
+    """Return a result's ``ttlMs`` (None where it is missing or no number) and whether its scope is public."""
+    ttl = rawjson.decode_value(result["ttlMs"]) if "ttlMs" in result else None
+    scope = rawjson.decode_value(result["cacheScope"]) if "cacheScope" in result else None
+    usable = isinstance(ttl, (int, float)) and not isinstance(ttl, bool)
+    return (int(ttl) if usable and isinstance(ttl, (int, float)) else None), scope == "public"
