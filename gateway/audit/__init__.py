@@ -1,0 +1,1 @@
+"""The tamper-evident account of every call. May import ``model``, ``config``, ``state``, ``telemetry`` and below."""

@@ -1,0 +1,1 @@
+"""Who calls: credentials to principals. May import ``config``, ``state``, ``telemetry`` and below; never HTTP."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal, TypeAlias
 
-from pydantic import Field, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
-from gateway.config.types import Duration, Model, RateText
+from gateway.config.types import Duration, Model, RateText, Whole
 
 PayloadMode = Literal["none", "shape", "shape+hmac", "conditions", "redacted", "full"]
 
@@ -15,30 +15,56 @@ class Entry(Model):
     """A rule with more than a selector."""
 
     tools: str
-    """Selector: ``server/name-glob``, or with ``prompt:``, ``resource:`` or ``any:`` in front."""
+    """Selector: `server/name-glob`, or with `prompt:`, `resource:` or `any:` in front."""
     when: str = ""
     """CEL over args, tool, principal, view and now."""
     scopes: list[str] = []
+    """Scopes the caller's token needs; without them the tool is visible and calling it is refused."""
+
+
+def _form(value: object) -> str | None:
+    """Tell which form of a rule was written, so that its errors speak of that form alone."""
+    if isinstance(value, str):
+        return "selector"
+    return "entry" if isinstance(value, (dict, Entry)) else None
+
+
+Rule: TypeAlias = Annotated[
+    Annotated[str, Tag("selector")] | Annotated[Entry, Tag("entry")],
+    Discriminator(
+        _form,
+        custom_error_type="rule_form",
+        custom_error_message="must be a selector such as server/name, or a mapping with tools",
+    ),
+]
 
 
 class Approval(Model):
     """Calls that wait for a person."""
 
     tools: str
+    """Selector of the tools."""
     by: list[str]
+    """Admin users who may say yes."""
     hold: Duration = 45.0
+    """How long the call itself waits before it is answered with `approval_required`."""
     timeout: Duration = 600.0
+    """How long the pending approval lives."""
 
 
 class Limit(Model):
     """One limit: a rate, or a number of calls at once."""
 
     rate: RateText | None = None
-    burst: int | None = Field(default=None, ge=1)
-    concurrency: int | None = Field(default=None, ge=1)
+    """N/second, N/minute, N/hour or N/day."""
+    burst: Whole | None = Field(default=None, ge=1)
+    """Calls that may come at once; default: N of the rate."""
+    concurrency: Whole | None = Field(default=None, ge=1)
+    """Calls in flight at once."""
     tools: list[str] = []
     """Selectors the limit is for; none: everything the policy's clients call."""
-    per: list[Literal["principal", "tool", "server", "group", "view"]] = ["principal"]
+    per: list[Literal["principal", "tool", "server", "group", "view"]] = Field(default=["principal"], min_length=1)
+    """What has a count of its own."""
 
     @model_validator(mode="after")
     def _one_kind(self) -> Limit:
@@ -53,27 +79,40 @@ class Duplicates(Model):
     """The same call again within a short time."""
 
     window: Duration = 30.0
+    """How long a call is remembered."""
     action: Literal["flag", "approve", "refuse"] = "flag"
+    """What happens to the second one."""
 
 
 class PolicyAudit(Model):
     """What the audit log keeps of payloads."""
 
     payload: PayloadMode | None = None
+    """As `audit.payload`, for the calls this policy is about; the least revealing one wins."""
     redact: list[str] = []
+    """JSON pointers into the arguments that are never kept."""
 
 
 class Policy(Model):
     """One policy."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")
+    """Name of the policy in records and messages; unique."""
     clients: list[str] = Field(min_length=1)
-    """Configured client names, full principal ids, ``group:G``, ``scope:S``, or ``*`` for everybody but anonymous."""
-    allow: list[str | Entry] = []
-    deny: list[str | Entry] = []
+    """Configured client names, full principal ids, `group:G`, `scope:S`, or `*` for everybody but anonymous."""
+    allow: list[Rule] = []
+    """What may be seen and called."""
+    deny: list[Rule] = []
+    """What may not, whatever else allows it."""
     approve: list[Approval] = []
+    """Calls that also need a person's yes."""
     limits: list[Limit] = []
+    """How much may be called; all matching limits are charged together."""
     hours: str = ""
+    """When the allow entries hold, such as `Mon-Fri 08:00-18:00 Europe/Berlin`; default: always."""
     duplicates: Duplicates | None = None
+    """What to do about the same call again."""
     audit: PolicyAudit = PolicyAudit()
+    """What the audit log keeps of these calls."""
     mode: Literal["enforce", "shadow"] = "enforce"
+    """`shadow` only records what the policy would have decided."""

@@ -10,133 +10,195 @@ from pydantic import Field, SecretStr
 from gateway.config.access import Auth, Client, Limits
 from gateway.config.policies import PayloadMode, Policy
 from gateway.config.servers import Server
-from gateway.config.types import Duration, Model, Size
+from gateway.config.types import Duration, Host, Model, Network, Origin, PublicUrl, Sha256, Size, Whole
 
 
 class ListenTls(Model):
     """TLS of the endpoint."""
 
     cert: str
+    """PEM file of the certificate chain."""
     key: str
+    """PEM file of the private key."""
     client_ca: str = ""
+    """PEM file of the authorities whose client certificates are accepted."""
 
 
 class Listen(Model):
-    """The MCP endpoint. Changes need a restart."""
+    """The MCP endpoint."""
 
     host: str = "127.0.0.1"
-    port: int = Field(default=8080, ge=0, le=65535)
+    """Address to bind. Any but loopback needs authentication, and TLS or `behind_tls_proxy`."""
+    port: Whole = Field(default=8080, ge=0, le=65535)
+    """Port to bind; 0 takes a free one."""
     path: str = Field(default="/mcp", pattern=r"^/[A-Za-z0-9._~/-]*[A-Za-z0-9._~-]$")
-    public_url: str = ""
+    """Path of the endpoint."""
+    public_url: PublicUrl = ""
+    """The address as clients know it: OAuth resource, and default of `allowed_hosts` off loopback."""
     tls: ListenTls | None = None
+    """Serve TLS."""
     behind_tls_proxy: bool = False
-    trusted_proxies: list[str] = []
-    allowed_hosts: list[str] = []
-    allowed_origins: list[str] = []
+    """A proxy in front terminates TLS."""
+    trusted_proxies: list[Network] = []
+    """Proxies whose `X-Forwarded-For` counts for caps and throttling per source."""
+    allowed_hosts: list[Host] = []
+    """`Host` values to accept besides loopback names on a loopback bind and the host of `public_url`."""
+    allowed_origins: list[Origin] = []
+    """Web origins whose requests are accepted; on loopback the own origins always are."""
     max_body: Size = 4 * 2**20
+    """Longest request body."""
     drain: Duration = 20.0
+    """How long running calls may take to end when the gateway stops."""
     instance_meta: bool = True
+    """Say in each result which instance answered."""
 
 
 class AdminUser(Model):
     """A person who may act on the admin listener."""
 
-    token_sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    token_sha256: Sha256
+    """SHA-256 of the person's token in hex."""
     roles: list[Literal["view", "approve", "pins", "reload"]] = ["view"]
+    """What the person may do."""
 
 
 class Admin(Model):
-    """The admin listener. Changes need a restart."""
+    """The admin listener: health, metrics, status and acts."""
 
     host: str = "127.0.0.1"
-    port: int = Field(default=9090, ge=0, le=65535)
+    """Address to bind. Any but loopback needs `users`."""
+    port: Whole = Field(default=9090, ge=0, le=65535)
+    """Port to bind; 0 takes a free one."""
     users: dict[str, AdminUser] = {}
+    """Persons and their tokens; without any, `serve` makes one token in `state.dir`."""
     metrics_token: SecretStr = SecretStr("")
+    """Token for `/metrics` alone; at least 16 characters."""
 
 
 class Naming(Model):
     """How names are exposed, and how lists are served."""
 
     separator: str = Field(default="__", pattern=r"^[A-Za-z0-9_-]{1,4}$")
-    max_length: int = Field(default=48, ge=16, le=128)
+    """Between namespace and name."""
+    max_length: Whole = Field(default=48, ge=16, le=128)
+    """Longest exposed name; longer ones are cut and get a hash."""
     list_ttl: Duration = 60.0
-    page_size: int = Field(default=1000, ge=1, le=10000)
+    """How long a list of a server that says nothing about it may be kept."""
+    page_size: Whole = Field(default=1000, ge=1, le=10000)
+    """Items per page of a list."""
 
 
 class View(Model):
     """A named subset of everything."""
 
     include: list[str]
+    """Selectors of what the view shows."""
     mode: Literal["list", "search"] = "list"
+    """`search` offers tools on demand instead of a list."""
 
 
 class State(Model):
-    """What outlives a request. Changes need a restart."""
+    """What outlives a request."""
 
     dir: str = "./state"
+    """Folder for pins, keys and the last known catalog; relative to the config file."""
     url: str = "memory://"
+    """Where counters and sessions are kept."""
     sealing_keys: list[SecretStr] = []
+    """Keys that seal what clients carry for us, newest first, 32 characters or more each. Default: one in `dir`."""
 
 
 class Audit(Model):
-    """The audit log. Changes need a restart."""
+    """The audit log."""
 
     dir: str = "audit"
+    """Folder of the segments; relative to the config file."""
     durability: str = Field(default="group", pattern=r"^(each|group|interval(\(1s\))?)$")
+    """When a record is durable: `each`, `group` or `interval(1s)`."""
     on_failure: Literal["closed", "open"] = "closed"
+    """`closed`: no record, no call. `open`: calls go on, losses are counted and recorded."""
     payload: PayloadMode = "shape+hmac"
+    """What is kept of arguments and results."""
     retention: Duration = 400 * 86400.0
+    """How long segments are kept."""
     sinks: list[str] = []
+    """Where records also go."""
 
 
 class RateAlert(Model):
     """An alert for a client that calls more than it used to."""
 
-    factor: float = 5
+    factor: float = Field(default=5, gt=1)
+    """How many times the usual rate."""
     window: Duration = 600.0
-    min: int = 50
+    """Over how long."""
+    min: Whole = Field(default=50, ge=1)
+    """Never below this many calls."""
 
 
 class Alerts(Model):
     """What is worth telling somebody."""
 
     rate: RateAlert = RateAlert()
+    """Unusually many calls."""
     hours: str = ""
+    """Calls outside these hours."""
     sensitive: list[str] = []
+    """Selectors whose every call is told."""
     to: list[str] = []
+    """Where alerts go besides the audit log and the metrics."""
 
 
 class Telemetry(Model):
     """Logs, metrics, traces."""
 
     log_format: Literal["json", "console"] = "json"
+    """One JSON object per line, or text for people."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """The least important line to write."""
     otlp: str = ""
+    """Address of an OpenTelemetry collector for traces."""
 
 
 class Config(Model):
     """Everything an operator wrote. ``policies`` are already read from their files."""
 
     listen: Listen = Listen()
+    """The MCP endpoint."""
     admin: Admin = Admin()
+    """The admin listener."""
     naming: Naming = Naming()
+    """How names are exposed, and how lists are served."""
     servers: dict[str, Server] = {}
+    """What stands behind the gateway, by name."""
     clients: dict[str, Client] = {}
+    """Who may call with a key, by name."""
     auth: Auth = Auth()
+    """How callers prove who they are, besides keys."""
     policies: list[Policy] = []
+    """Who may call what: policies, or globs of files that hold some."""
     views: dict[str, View] = {}
+    """Named subsets at `/mcp/NAME`."""
     limits: Limits = Limits()
+    """Caps per principal."""
     state: State = State()
+    """What outlives a request."""
     audit: Audit = Audit()
+    """The audit log."""
     alerts: Alerts = Alerts()
+    """What is worth telling somebody."""
     telemetry: Telemetry = Telemetry()
+    """Logs, metrics, traces."""
 
 
 class LoadedConfig(Model):
     """A config that was read and judged, with what the loader learned on the way.
 
     ``off`` holds servers that cannot run, with the reason to show; they are absent from ``config.servers``.
-    ``digest`` is the SHA-256 of everything that was read, in hex. Paths in ``config`` are absolute.
+    ``digest`` is the SHA-256 of the config and policy files that were read, in hex; what ``${file:}`` and variables
+    gave is not in it, so that it can be shown. Paths in ``config`` are absolute.
+    ``files`` is every file that was read, those of ``${file:}`` included. ``lines`` finds the line of a key of the
+    main file by its dotted path.
     """
 
     config: Config
@@ -145,6 +207,7 @@ class LoadedConfig(Model):
     off: dict[str, str] = {}
     notes: list[str] = []
     files: list[Path] = []
+    lines: dict[str, int] = Field(default={}, repr=False)
 
     @property
     def anonymous(self) -> bool:

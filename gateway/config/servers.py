@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 
-from gateway.config.types import Duration, Model, Size
+from gateway.config.types import Duration, Model, Network, ServerUrl, Sha256, Size, Whole
 
 
 class Timeouts(Model):
@@ -17,20 +17,27 @@ class Timeouts(Model):
     probe: Duration = 5.0
     """Finding the era of a stdio server that was never seen before."""
     call: Duration = 60.0
-    """One call; progress extends it, up to ``max``."""
+    """One call; progress extends it, up to `max`."""
     max: Duration = 600.0
     """The longest any call may take, whatever progress it reports."""
     asks: Duration = 600.0
     """How long a call may wait for people."""
+
+    @field_validator("start", "probe", "call", "max", "asks")
+    @classmethod
+    def _some_time(cls, value: float) -> float:
+        if value <= 0:
+            raise ValueError("must be longer than nothing")
+        return value
 
 
 class ProcessLimits(Model):
     """Limits set on a server's process."""
 
     memory: Size | None = None
-    """cgroup where writable, else RLIMIT_DATA."""
-    open_files: int | None = Field(default=None, ge=16)
-    """RLIMIT_NOFILE."""
+    """Memory: by cgroup where writable, else RLIMIT_DATA. Default: none."""
+    open_files: Whole | None = Field(default=None, ge=16)
+    """Open files (RLIMIT_NOFILE). Default: none."""
 
 
 class ServerTls(Model):
@@ -38,7 +45,7 @@ class ServerTls(Model):
 
     ca: str = ""
     """PEM file of the authorities to trust instead of the system's."""
-    spki_sha256: list[str] = []
+    spki_sha256: list[Sha256] = []
     """Pinned keys (hex SHA-256 of the SubjectPublicKeyInfo)."""
     insecure: bool = False
     """Skip verification; only for a loopback address."""
@@ -48,7 +55,9 @@ class ToolChoice(Model):
     """Which tools of a server are exposed, by the server's own names."""
 
     include: list[str] = ["*"]
+    """Globs of the tools to expose."""
     exclude: list[str] = []
+    """Globs of the tools to leave out."""
     rename: dict[str, str] = {}
     """Own name to the name to expose instead; policies keep using the own name."""
 
@@ -57,19 +66,28 @@ class PinSettings(Model):
     """How the identity of a server and its definitions is held."""
 
     mode: Literal["off", "warn", "tofu", "strict"] | None = None
+    """`off`, `warn` (report), `tofu` (hold what was seen first) or `strict` (only what the pin file holds)."""
     new_tools: Literal["quarantine", "allow"] = "quarantine"
+    """What becomes of a definition that was not there before."""
     files: list[str] = []
+    """Files whose content belongs to the identity; relative to the config file."""
     rotating: list[str] = []
+    """Headers and variables whose value may change."""
     probe: dict[str, object] | None = None
+    """A tool call, asked on every connect, whose answer proves which data is behind."""
 
 
 class ResultFilters(Model):
     """What is done to texts in results."""
 
     hidden: Literal["off", "flag", "strip", "block"] = "off"
+    """Characters that people do not see."""
     secrets: Literal["off", "flag", "redact", "block"] = "off"
+    """What looks like a key, token or password."""
     markers: Literal["off", "flag", "strip", "block"] = "off"
+    """Text that poses as instructions to a model."""
     fields: list[str] = []
+    """JSON pointers to leave out of structured results."""
 
 
 class Server(Model):
@@ -78,51 +96,74 @@ class Server(Model):
     command: str | None = None
     """Executable of a stdio server; never a shell line."""
     args: list[str] = []
+    """Arguments, each passed as it is."""
     env: dict[str, SecretStr] = {}
     """Given to the process besides PATH HOME LANG LC_ALL TZ TMPDIR USER LOGNAME SHELL TERM."""
     cwd: str = ""
+    """Working directory of the process; relative to the config file."""
     sandbox: list[str] = []
     """Argument vector put in front of the command, e.g. [bwrap, …]."""
     limits: ProcessLimits = ProcessLimits()
+    """Limits of the process."""
     idle_stop: Duration = 600.0
     """A process of one principal or session ends after this long without a call."""
 
-    url: SecretStr | None = None
+    url: ServerUrl | None = None
     """MCP endpoint of an HTTP server."""
     transport: Literal["auto", "http", "sse"] = "auto"
+    """`http` is Streamable HTTP, `sse` the transport of 2024-11-05."""
     headers: dict[str, SecretStr] = {}
+    """Sent with every request."""
     auth: dict[str, object] = {}
-    allow_networks: list[str] = []
+    """How the gateway gets a token for this server."""
+    allow_networks: list[Network] = []
+    """Private ranges in which addresses learned from this server may lie."""
     redirects: Literal["same-origin", "none"] = "same-origin"
+    """Whether 307 and 308 to the same origin are followed; all others are errors."""
     tls: ServerTls = ServerTls()
+    """TLS towards this server."""
 
     openapi: str | None = None
+    """File or URL of an OpenAPI document whose operations become tools."""
 
-    namespace: str | None = None
+    namespace: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_-]{0,64}$")
     """Prefix of exposed names; default: the slug of the server's name; "" exposes names bare."""
     protocol: Literal["auto", "modern", "legacy"] = "auto"
+    """Era the server speaks; `auto` finds out."""
     isolation: Literal["auto", "shared", "principal", "session"] = "auto"
-    max_instances: int = Field(default=16, ge=1)
+    """Who shares a process or session of this server."""
+    max_instances: Whole = Field(default=16, ge=1)
+    """Instances at once; then the longest idle one stops."""
     tools: ToolChoice = ToolChoice()
+    """Which tools are exposed, and as what."""
     timeouts: Timeouts = Timeouts()
-    concurrency: int = Field(default=64, ge=1)
+    """How long this server may take."""
+    concurrency: Whole = Field(default=64, ge=1)
     """Calls in flight at once on this server."""
-    queue: int = Field(default=64, ge=0)
+    queue: Whole = Field(default=64, ge=0)
     """Calls that may wait for a free place."""
     max_result: Size = 16 * 2**20
     """Longest message accepted from the server."""
     required: bool = False
     """Refuse to start when a variable this server needs is not set."""
     asks: list[Literal["elicitation", "sampling", "roots"]] = []
+    """What this server may ask clients for."""
     park: bool = True
+    """Hold a call open while its question travels to the client."""
     instructions: Literal["drop", "forward"] = "drop"
+    """Whether the server's instructions reach clients."""
     catalog: Literal["shared", "principal"] = "shared"
+    """`principal` for a server whose list depends on the caller's credentials."""
     idempotent: list[str] = []
     """Tools that may be sent again when it is unknown whether they ran."""
     validate_: Literal["enforce", "warn", "off"] = Field(default="enforce", alias="validate")
+    """Arguments against the tool's inputSchema."""
     text: Literal["quarantine", "strip", "escape", "off"] = "quarantine"
+    """Hidden characters in definitions."""
     results: ResultFilters = ResultFilters()
+    """What is done to texts in results."""
     pin: PinSettings = PinSettings()
+    """How the identity of this server is held."""
 
     @model_validator(mode="after")
     def _one_kind(self) -> Server:

@@ -56,17 +56,21 @@ class Definition:
 
     @classmethod
     def parse(cls, kind: Kind, item: bytes | rawjson.Raw) -> Definition:
-        """Read a listed item.
+        """Read a listed item, with exactly one reading: what the digest covers is what any client sees.
 
         Raises:
-            JsonError: not an object, or without its name.
+            JsonError: not an object, without its name, or not acceptable to ``decode_exact`` (a key that
+                occurs twice could show one description to the digest and another to the client).
         """
-        members = rawjson.decode_members(item)
-        name = rawjson.decode_value(members[NAME_KEY[kind]]) if NAME_KEY[kind] in members else None
+        text = item if isinstance(item, bytes) else rawjson.raw_bytes(item)
+        value = rawjson.decode_exact(text)
+        if not isinstance(value, dict):
+            raise rawjson.JsonError("not_an_object")
+        name, hints = value.get(NAME_KEY[kind]), value.get("annotations")
         if not isinstance(name, str):
             raise rawjson.JsonError(f"no_{NAME_KEY[kind]}")
-        hints = rawjson.decode_value(members["annotations"]) if "annotations" in members else None
-        digest = hashlib.sha256(_DIGEST_TAG + rawjson.canonical(members)).hexdigest()
+        digest = hashlib.sha256(_DIGEST_TAG + rawjson.canonical(value)).hexdigest()
+        members = rawjson.decode_members(text)
         return cls(kind, name, members, digest, hints if isinstance(hints, dict) else {})
 
     def encoded(self, name: str) -> bytes:
@@ -97,6 +101,17 @@ class Route:
 
 
 @dataclass(frozen=True, slots=True)
+class HeldBack:
+    """An item that is not exposed, and why; for the operator alone."""
+
+    server: str
+    kind: Kind
+    name: str
+    exposed: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Listing:
     """The last complete lists of one server.
 
@@ -112,21 +127,11 @@ class Listing:
     instructions: str = ""
     era: str = ""
     version: str = ""
+    rejected: tuple[HeldBack, ...] = ()
 
     def of(self, kind: Kind) -> tuple[Definition, ...]:
         """Return the definitions of one kind in the server's order."""
         return tuple(item for item in self.definitions if item.kind is kind)
-
-
-@dataclass(frozen=True, slots=True)
-class HeldBack:
-    """An item that is not exposed, and why; for the operator alone."""
-
-    server: str
-    kind: Kind
-    name: str
-    exposed: str
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)

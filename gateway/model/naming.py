@@ -8,12 +8,17 @@ from typing import Final
 
 SERVER_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._ -]{0,63}")
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
+_OTHER = re.compile(r"[^a-z0-9]+")
 _HASH_LENGTH = 8
 
 
 def slug(server: str) -> str:
-    """Return the namespace a server name stands for: lower case, other characters to ``-``, none doubled or last."""
-    return re.sub(r"-{2,}", "-", re.sub(r"[^a-z0-9_-]", "-", server.lower())).rstrip("-")
+    """Return the namespace a server name stands for: lower case, other characters to ``-``, none doubled or last.
+
+    ``_`` is such an other character: with ``__`` between namespace and name, no name that a server gives its tools can
+    then be taken for one of another server's.
+    """
+    return _OTHER.sub("-", server.lower()).rstrip("-")
 
 
 def exposed_name(namespace: str, server: str, name: str, separator: str, max_length: int) -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import base64
 import binascii
-import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Final
 
 from gateway.protocol.rawjson import Object, Value
@@ -21,11 +21,11 @@ LAST_EVENT_ID: Final = "Last-Event-ID"
 
 _PREFIX, _SUFFIX = "=?base64?", "?="
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_PLAIN = re.compile(r"[\x21-\x7e](?:[\x20-\x7e\t]*[\x21-\x7e])?|")
-_DECIMAL = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
-_SAFE_INTEGER = 2**53 - 1
+_PLAIN = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?|")
+_DECIMAL = re.compile(r"-?[0-9]{1,64}(?:\.[0-9]{1,64})?")
 _TYPES = ("string", "integer", "boolean")
-_MAX_DEPTH = 32
+_DATA_KEYWORDS = frozenset({"enum", "const", "default", "examples"})
+_MAP_KEYWORDS = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"})
 
 
 class HeaderError(ValueError):
@@ -33,10 +33,20 @@ class HeaderError(ValueError):
 
 
 def encode_value(text: str) -> str:
-    """Write a string as a header value, Base64 with the sentinel where plain ASCII will not do (§Value Encoding)."""
+    """Write a string as a header value, Base64 with the sentinel where plain ASCII will not do (§Value Encoding).
+
+    A tab is encoded too: it is allowed, but not everything on the way leaves it alone.
+
+    Raises:
+        HeaderError: a lone surrogate, which has no UTF-8.
+    """
     if _PLAIN.fullmatch(text) and not (text.startswith(_PREFIX) and text.endswith(_SUFFIX)):
         return text
-    return _PREFIX + base64.b64encode(text.encode("utf-8")).decode("ascii") + _SUFFIX
+    try:
+        data = text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise HeaderError("holds a lone surrogate") from None
+    return _PREFIX + base64.b64encode(data).decode("ascii") + _SUFFIX
 
 
 def decode_value(text: str) -> str:
@@ -78,7 +88,7 @@ def param_headers(schema: Value) -> tuple[ParamHeader, ...]:
     """
     found: list[ParamHeader] = []
     seen: set[str] = set()
-    for path, reachable, node in _walk(schema, (), True, 0):
+    for path, reachable, node in _subschemas(schema):
         name = node.get("x-mcp-header")
         if "x-mcp-header" not in node:
             continue
@@ -97,24 +107,30 @@ def param_headers(schema: Value) -> tuple[ParamHeader, ...]:
     return tuple(found)
 
 
-def _walk(
-    node: Value, path: tuple[str, ...], reachable: bool, depth: int
-) -> Iterator[tuple[tuple[str, ...], bool, Object]]:
-    """Yield every subschema with its property path and whether only ``properties`` led to it."""
-    if depth > _MAX_DEPTH:
-        raise HeaderError("inputSchema is nested too deeply")
-    if isinstance(node, list):
-        for item in node:
-            yield from _walk(item, path, False, depth + 1)
-    if not isinstance(node, dict):
-        return
-    yield path, reachable, node
+def _subschemas(schema: Value) -> Iterator[tuple[tuple[str, ...], bool, Object]]:
+    """Yield every subschema with its path and whether only ``properties`` led to it, in the order of the text.
+
+    Unknown keywords are entered as well: an annotation anywhere else makes a definition invalid. A stack instead of
+    recursion, since nesting is the server's choice.
+    """
+    stack: list[tuple[tuple[str, ...], bool, Value]] = [((), True, schema)]
+    while stack:
+        path, reachable, node = stack.pop()
+        if isinstance(node, dict):
+            yield path, reachable, node
+            stack.extend(reversed(list(_children(path, reachable, node))))
+        elif isinstance(node, list):
+            stack.extend((path, False, item) for item in reversed(node))
+
+
+def _children(path: tuple[str, ...], reachable: bool, node: Object) -> Iterator[tuple[tuple[str, ...], bool, Value]]:
     for key, value in node.items():
-        if key == "properties" and isinstance(value, dict):
+        if key in _MAP_KEYWORDS and isinstance(value, dict):
+            direct = key == "properties"
             for name, child in value.items():
-                yield from _walk(child, (*path, name), reachable, depth + 1)
-        elif key not in ("enum", "const", "default", "examples"):
-            yield from _walk(value, (*path, key), False, depth + 1)
+                yield (*path, name) if direct else (*path, key, name), reachable and direct, child
+        elif key not in _DATA_KEYWORDS:
+            yield (*path, key), False, value
 
 
 def _value_at(arguments: Value, path: tuple[str, ...]) -> Value:
@@ -127,18 +143,30 @@ def _value_at(arguments: Value, path: tuple[str, ...]) -> Value:
 
 
 def _text(value: Value) -> str | None:
-    """Spell a value as the header does; None for what cannot be mirrored."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return value
-    if isinstance(value, int) and abs(value) <= _SAFE_INTEGER:
-        return str(value)
-    return None
+    """Spell a value as the header does; None for what cannot be mirrored: null, arrays, objects.
+
+    Numbers that the schema forbids are spelled all the same: leaving the header out would turn the server's answer
+    about the argument into one about the header.
+    """
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return value
+        case float() if value.is_integer():
+            return str(int(value))
+        case int() | float():
+            return str(value)
+        case _:
+            return None
 
 
 def render(arguments: Value, headers: tuple[ParamHeader, ...]) -> dict[str, str]:
-    """Return the ``Mcp-Param-*`` headers for a call's arguments; absent and null values have none."""
+    """Return the ``Mcp-Param-*`` headers for a call's arguments; absent and null values have none.
+
+    Raises:
+        HeaderError: as ``encode_value``.
+    """
     rendered = {}
     for header in headers:
         text = _text(_value_at(arguments, header.path))
@@ -172,11 +200,8 @@ def check(arguments: Value, headers: tuple[ParamHeader, ...], received: Mapping[
 
 
 def _equal(actual: str, expected: Value) -> bool:
-    if isinstance(expected, (int, float)) and not isinstance(expected, bool):
-        if _DECIMAL.fullmatch(actual) is None:
-            return False
-        if "." not in actual and "e" not in actual.lower():
-            return int(actual) == expected
-        number = float(actual)
-        return math.isfinite(number) and number == expected
-    return actual == _text(expected)
+    if actual == _text(expected):
+        return True
+    number = isinstance(expected, (int, float)) and not isinstance(expected, bool)
+    # Decimal compares exactly with both, so that integers beyond 2^53 are not rounded into equality.
+    return number and _DECIMAL.fullmatch(actual) is not None and Decimal(actual) == expected

@@ -171,10 +171,10 @@ def split(line: bytes | Raw) -> ServerMessage:
     members = rawjson.decode_members(line)
     identifier = _read_id(members.get("id"))
     if "method" in members:
-        method = rawjson.decode_value(members["method"])
+        method = _read(members["method"])
         if not isinstance(method, str):
             raise Invalid("method is no string", identifier)
-        params = rawjson.decode_members(members["params"]) if _present(members.get("params")) else {}
+        params = _object(members["params"], "params", identifier) if _present(members.get("params")) else {}
         if "id" not in members:
             return ServerNotification(method, params)
         if identifier is None:
@@ -187,10 +187,7 @@ def split(line: bytes | Raw) -> ServerMessage:
         return ServerFailure(identifier, read_error(members["error"], identifier))
     if identifier is None:
         raise Invalid("result without a usable id")
-    try:
-        return ServerResult(identifier, rawjson.decode_members(members["result"]))
-    except JsonError:
-        raise Invalid("result is no object", identifier) from None
+    return ServerResult(identifier, _object(members["result"], "result", identifier))
 
 
 def read_error(item: Raw, identifier: Id | None = None) -> ErrorObject:
@@ -199,24 +196,38 @@ def read_error(item: Raw, identifier: Id | None = None) -> ErrorObject:
     Raises:
         Invalid: no object, or without an integer code.
     """
-    try:
-        members = rawjson.decode_members(item)
-    except JsonError:
-        raise Invalid("error is no object", identifier) from None
-    code = rawjson.decode_value(members["code"]) if "code" in members else None
-    message = rawjson.decode_value(members["message"]) if "message" in members else ""
+    members = _object(item, "error", identifier)
+    code = _read(members.get("code"))
+    message = _read(members.get("message"))
     if not isinstance(code, int) or isinstance(code, bool):
         raise Invalid("error without an integer code", identifier)
     return ErrorObject(code, message if isinstance(message, str) else "", members.get("data"))
 
 
+def _read(item: Raw | None) -> Value:
+    """Read a member that should be a scalar; None for what is absent or cannot be read."""
+    if item is None:
+        return None
+    try:
+        return rawjson.decode_value(item)
+    except JsonError:
+        return None
+
+
 def _read_id(item: Raw | None) -> Id | None:
-    value = rawjson.decode_value(item) if item is not None else None
+    value = _read(item)
     return value if isinstance(value, (int, str)) and not isinstance(value, bool) else None
 
 
+def _object(item: Raw, name: str, identifier: Id | None) -> Members:
+    try:
+        return rawjson.decode_members(item)
+    except JsonError:
+        raise Invalid(f"{name} is no object", identifier) from None
+
+
 def _present(item: Raw | None) -> bool:
-    return item is not None and bytes(memoryview(item)) != b"null"
+    return item is not None and not rawjson.is_text(item, b"null")
 
 
 def encode_request(identifier: Id, method: str, params: object | None) -> bytes:

@@ -20,18 +20,29 @@ SERVER_INFO: Final = PREFIX + "serverInfo"
 PROGRESS_TOKEN: Final = "progressToken"  # noqa: S105 - a member name, no password
 TRACE_KEYS: Final = ("traceparent", "tracestate", "baggage")
 
-INSTANCE: Final = "dev.mcp-gateway/instance"
-REFUSAL: Final = "dev.mcp-gateway/refusal"
+OWN_PREFIX: Final = "dev.mcp-gateway/"
+"""Ours alone, though the specification does not reserve it: from others such keys are dropped in both directions."""
+
+INSTANCE: Final = OWN_PREFIX + "instance"
+REFUSAL: Final = OWN_PREFIX + "refusal"
 
 LOG_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 """RFC 5424 severities, least severe first."""
 
 MAX_KEYS = 16
 MAX_BYTES = 4096
+MAX_TOKEN_LENGTH = 256
 _TRACEPARENT = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 _TRACESTATE_MAX = 512
 _LABEL = r"[A-Za-z][A-Za-z0-9-]*"
 _RESERVED_PREFIX = re.compile(rf"{_LABEL}\.(?:modelcontextprotocol|mcp)(?:\.{_LABEL})*/.*", re.DOTALL)
+_KNOWN = frozenset(
+    {
+        *(PROTOCOL_VERSION, CLIENT_INFO, CLIENT_CAPABILITIES, LOG_LEVEL, SUBSCRIPTION_ID, SERVER_INFO),
+        *(PROGRESS_TOKEN, *TRACE_KEYS, INSTANCE, REFUSAL),
+    }
+)
+_FOLDED = frozenset(key.casefold() for key in _KNOWN)
 
 
 class MetaError(ValueError):
@@ -58,14 +69,16 @@ def is_modern(params: Object) -> bool:
 
 
 def read(params: Object) -> RequestMeta:
-    """Read ``params._meta``; reserved keys are consumed, at most 16 others of at most 4 KiB are kept.
+    """Read ``params._meta``; reserved keys and our own are consumed, at most 16 others of at most 4 KiB are kept.
 
     Raises:
-        MetaError: a known key of the wrong type, or too many or too large other ones.
+        MetaError: a known key of the wrong type or in another spelling of case, or too many or too large other ones.
     """
     meta = params.get("_meta", {})
     if not isinstance(meta, dict):
         raise MetaError("_meta must be an object")
+    if any(key not in _KNOWN and key.casefold() in _FOLDED for key in meta):
+        raise MetaError("_meta holds a key that differs from a known one only by case")
     extra = {key: item for key, item in meta.items() if not _consumed(key)}
     if len(extra) > MAX_KEYS or len(rawjson.encode(extra)) > MAX_BYTES:
         raise MetaError(f"_meta may hold at most {MAX_KEYS} keys and {MAX_BYTES} bytes besides the reserved ones")
@@ -84,7 +97,12 @@ def read(params: Object) -> RequestMeta:
 
 
 def _consumed(key: str) -> bool:
-    return key == PROGRESS_TOKEN or key in TRACE_KEYS or _RESERVED_PREFIX.fullmatch(key) is not None
+    return (
+        key == PROGRESS_TOKEN
+        or key in TRACE_KEYS
+        or key.startswith(OWN_PREFIX)
+        or _RESERVED_PREFIX.fullmatch(key) is not None
+    )
 
 
 def _string(meta: Object, key: str) -> str | None:
@@ -107,6 +125,8 @@ def _token(meta: Object) -> Id | None:
         return None
     if isinstance(value, bool) or not isinstance(value, (int, str)):
         raise MetaError("progressToken must be a string or an integer")
+    if isinstance(value, str) and len(value) > MAX_TOKEN_LENGTH:
+        raise MetaError(f"progressToken must not be longer than {MAX_TOKEN_LENGTH} characters")
     return value
 
 
@@ -121,7 +141,7 @@ def _trace(meta: Object) -> dict[str, str]:
 
 
 def strip_reserved(meta: Members, keep: frozenset[str] = frozenset()) -> Members:
-    """Drop a server's reserved keys from result or notification ``_meta``, but for those in ``keep``."""
+    """Drop reserved keys and ours from ``_meta`` of a server, but for those in ``keep``."""
     return {key: item for key, item in meta.items() if key in keep or not _consumed(key)}
 
 

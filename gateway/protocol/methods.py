@@ -73,7 +73,9 @@ class Method:
     may_ask: bool = False
 
 
-_INPUT = ("inputResponses", "requestState")
+INPUT_RESPONSES: Final = "inputResponses"
+REQUEST_STATE: Final = "requestState"
+_INPUT = (INPUT_RESPONSES, REQUEST_STATE)
 
 METHODS: Final[dict[str, Method]] = {
     row.name: row

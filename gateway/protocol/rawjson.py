@@ -2,6 +2,7 @@
 
 Requests are judged as values: ``decode_strict`` accepts exactly one reading of a text or none, so that
 no other parser can read it differently (duplicate keys, NaN, lone surrogates, deep nesting).
+Definitions are judged as values and travel as bytes: ``decode_exact`` demands the same of them.
 Results travel as bytes: ``decode_members`` splits an object one level deep and leaves the rest ``Raw``.
 """
 
@@ -26,8 +27,10 @@ MAX_KEYS = 10_000
 MAX_NUMBER_LENGTH = 64
 _INT_LIMIT = 2**63
 
-_STRUCTURE = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{},]', re.DOTALL)
 _BOMS = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
+_OPENING = frozenset(b"[{")
+_NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_SURROGATE_ESCAPE = re.compile(r"\\u[dD][89abABcdefCDEF]")
 
 
 class JsonError(ValueError):
@@ -46,6 +49,22 @@ def decode_strict(data: bytes) -> Value:
             beyond ±(2^63-1), a number that overflows or is spelled with over 64 characters, a lone surrogate,
             nesting over 64, over 100,000 nodes or over 10,000 keys in one object.
     """
+    return _decode_once(data, _STRICT)
+
+
+def decode_exact(data: bytes) -> Value:
+    """Decode a server's text that is judged as a value and passed on as bytes, such as a definition.
+
+    As strict as ``decode_strict``, but for integers: those are exact at any size that 64 characters can spell,
+    since schemas name limits such as 2^64-1.
+
+    Raises:
+        JsonError: as for ``decode_strict``.
+    """
+    return _decode_once(data, _EXACT)
+
+
+def _decode_once(data: bytes, decoder: json.JSONDecoder) -> Value:
     if data.startswith(_BOMS):
         raise JsonError("byte_order_mark")
     _check_size(data)
@@ -54,32 +73,38 @@ def decode_strict(data: bytes) -> Value:
     except UnicodeDecodeError:
         raise JsonError("not_utf8") from None
     try:
-        value = cast("Value", _DECODER.decode(text))
+        value = cast("Value", decoder.decode(text))
     except JsonError:
         raise
-    except (ValueError, RecursionError):
+    except ValueError:
         raise JsonError("syntax") from None
-    if "\\u" in text:
+    if _SURROGATE_ESCAPE.search(text) is not None:
         _check_surrogates(value)
     return value
 
 
 def _check_size(data: bytes) -> None:
-    """Bound depth and number of nodes in time linear in the bytes, before anything recurses."""
-    depth = nodes = 0
-    for match in _STRUCTURE.finditer(data):
-        token = match[0]
-        if token in (b"[", b"{"):
-            depth += 1
-            nodes += 1
-            if depth > MAX_DEPTH:
-                raise JsonError("too_deep")
-        elif token in (b"]", b"}"):
-            depth -= 1
-        elif token == b",":
-            nodes += 1
-        if nodes > MAX_NODES:
-            raise JsonError("too_many_nodes")
+    """Bound depth and number of nodes before anything recurses: a few passes over the bytes, none of them nested.
+
+    Without escapes every quote ends or begins a string, so the even pieces between quotes are the structure. What
+    follows a syntax error may be counted wrongly, which is harmless: such a text is refused anyway.
+    """
+    unescaped = data.replace(b"\\\\", b"").replace(b'\\"', b"")
+    if unescaped.count(b'"') > 4 * MAX_NODES:
+        raise JsonError("too_many_nodes")
+    structure = b"".join(unescaped.split(b'"')[::2])
+    opened = structure.count(b"[") + structure.count(b"{")
+    if opened + structure.count(b",") > MAX_NODES:
+        raise JsonError("too_many_nodes")
+    if opened <= MAX_DEPTH:
+        return
+    depth = 0
+    for bracket in structure.translate(None, _NOT_BRACKETS):
+        depth += 1 if bracket in _OPENING else -1
+        if depth > MAX_DEPTH:
+            raise JsonError("too_deep")
+        if depth < 0:
+            raise JsonError("syntax")
 
 
 def _check_surrogates(value: Value) -> None:
@@ -98,10 +123,14 @@ def _object(pairs: list[tuple[str, Value]]) -> Object:
     return result
 
 
-def _integer(literal: str) -> int:
+def _exact_integer(literal: str) -> int:
     if len(literal) > MAX_NUMBER_LENGTH:
         raise JsonError("number_too_long")
-    number = int(literal)
+    return int(literal)
+
+
+def _integer(literal: str) -> int:
+    number = _exact_integer(literal)
     if not -_INT_LIMIT < number < _INT_LIMIT:
         raise JsonError("integer_out_of_range")
     return number
@@ -120,8 +149,9 @@ def _constant(literal: str) -> float:
     raise JsonError("not_a_number")
 
 
-_DECODER = json.JSONDecoder(
-    object_pairs_hook=_object, parse_float=_number, parse_int=_integer, parse_constant=_constant
+_STRICT = json.JSONDecoder(object_pairs_hook=_object, parse_float=_number, parse_int=_integer, parse_constant=_constant)
+_EXACT = json.JSONDecoder(
+    object_pairs_hook=_object, parse_float=_number, parse_int=_exact_integer, parse_constant=_constant
 )
 
 
@@ -129,6 +159,7 @@ _members = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _items = msgspec.json.Decoder(list[msgspec.Raw])
 _values = msgspec.json.Decoder()
 _encoder = msgspec.json.Encoder()
+_sorted_encoder = msgspec.json.Encoder(order="sorted")
 
 
 def decode_members(data: bytes | msgspec.Raw) -> Members:
@@ -148,8 +179,9 @@ def decode_items(data: bytes | msgspec.Raw) -> list[msgspec.Raw]:
     """Split a JSON array into its items without reading them.
 
     Raises:
-        JsonError: not a JSON array.
+        JsonError: not UTF-8, not a JSON array, or nested beyond what can be walked.
     """
+    _check_utf8(data)
     try:
         return _items.decode(data)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
@@ -169,7 +201,8 @@ def decode_value(data: bytes | msgspec.Raw) -> Value:
 
 
 def _check_utf8(data: bytes | msgspec.Raw) -> None:
-    if isinstance(data, bytes):
+    """Look at every byte once, where a text enters: skipped members are not decoded, so msgspec would not."""
+    if isinstance(data, bytes) and not data.isascii():
         try:
             data.decode("utf-8")
         except UnicodeDecodeError:
@@ -177,13 +210,22 @@ def _check_utf8(data: bytes | msgspec.Raw) -> None:
 
 
 def encode(value: object) -> bytes:
-    """Write a value as compact UTF-8; ``Raw`` members are copied as they are."""
-    return _encoder.encode(value)
+    """Write a value as compact UTF-8; ``Raw`` members are copied as they are.
+
+    Raises:
+        JsonError: a string with a lone surrogate (nothing decoded here has one), or nested beyond what can be walked.
+    """
+    try:
+        return _encoder.encode(value)
+    except UnicodeEncodeError:
+        raise JsonError("lone_surrogate") from None
+    except RecursionError:
+        raise JsonError("too_deep") from None
 
 
 def raw(value: object) -> msgspec.Raw:
-    """Encode a value for use as a member among raw ones."""
-    return msgspec.Raw(_encoder.encode(value))
+    """Encode a value for use as a member among raw ones. Raises as ``encode`` does."""
+    return msgspec.Raw(encode(value))
 
 
 def raw_bytes(item: msgspec.Raw) -> bytes:
@@ -191,14 +233,45 @@ def raw_bytes(item: msgspec.Raw) -> bytes:
     return bytes(memoryview(item))
 
 
+def is_text(item: msgspec.Raw, text: bytes) -> bool:
+    """Tell whether a member is spelled exactly so, without copying it: it can be megabytes."""
+    view = memoryview(item)
+    return view.nbytes == len(text) and view.tobytes() == text
+
+
 def canonical(value: object) -> bytes:
     """Write the canonical form: keys sorted by code point, no spaces, UTF-8, exact integers, shortest floats.
 
     Used for digests and the audit chain. Unlike RFC 8785 it keeps integers beyond 2^53 exact.
+
+    Raises:
+        JsonError: NaN or infinity, a lone surrogate, or nested beyond what can be walked.
     """
-    return json.dumps(_plain(value), ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False).encode(
-        "utf-8"
-    )
+    try:
+        text = json.dumps(_plain(value), ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return text.encode("utf-8")
+    except JsonError:
+        raise
+    except RecursionError:
+        raise JsonError("too_deep") from None
+    except UnicodeEncodeError:
+        raise JsonError("lone_surrogate") from None
+    except ValueError:
+        raise JsonError("number_out_of_range") from None
+
+
+def canonical_plain(value: Value) -> bytes:
+    """Write the canonical form of a decoded value without floats: the same bytes as ``canonical``, many times as fast.
+
+    Raises:
+        JsonError: a lone surrogate, or nested beyond what can be walked.
+    """
+    try:
+        return _sorted_encoder.encode(value)
+    except UnicodeEncodeError:
+        raise JsonError("lone_surrogate") from None
+    except RecursionError:
+        raise JsonError("too_deep") from None
 
 
 def _plain(value: object) -> Any:

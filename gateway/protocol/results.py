@@ -28,7 +28,7 @@ def result_type(result: Members) -> str:
 def is_error(result: Members) -> bool:
     """Tell whether a tool result says of itself that the tool failed."""
     item = result.get("isError")
-    return item is not None and rawjson.raw_bytes(item) == b"true"
+    return item is not None and rawjson.is_text(item, b"true")
 
 
 def with_type(result: Members) -> Members:
@@ -53,8 +53,11 @@ def list_page(key: str, items: Iterable[bytes], extra: Object) -> Members:
 
 
 def cache_hints(result: Members) -> tuple[int | None, bool]:
-    """Return a result's ``ttlMs`` (None where it is missing or no number) and whether its scope is public."""
+    """Return a result's ``ttlMs`` (None where it is missing or no number) and whether its scope is public.
+
+    A negative ``ttlMs`` counts as 0 (server/utilities/caching §Time-to-Live).
+    """
     ttl = rawjson.decode_value(result["ttlMs"]) if "ttlMs" in result else None
     scope = rawjson.decode_value(result["cacheScope"]) if "cacheScope" in result else None
     usable = isinstance(ttl, (int, float)) and not isinstance(ttl, bool)
-    return (int(ttl) if usable and isinstance(ttl, (int, float)) else None), scope == "public"
+    return (max(0, int(ttl)) if usable and isinstance(ttl, (int, float)) else None), scope == "public"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 HEADERS = {
@@ -42,17 +43,20 @@ def encode(data: bytes, event_id: str | None = None, retry_ms: int | None = None
 class Parser:
     """Incremental parser: ``feed`` bytes in any chunking, get whole events out.
 
-    ``limit`` bounds the bytes of one event, finished or not.
+    ``limit`` bounds the data of one event in bytes, and any other line; twice as much is held. What comes out, ``TooLarge`` included,
+    depends on the bytes alone and not on where the chunks end.
+
+    Follows the standard with an event whose data is empty but present: it is dispatched with ``b""`` (a 2025-11-25
+    server primes a stream so). ``last_event_id`` follows every finished block, with data or without.
     """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
+        self._line_limit = limit + len(b"data: ")
         self._rest = bytearray()
-        self._scanned = 0
         self._skip_newline = False
         self._first = True
-        self._data: list[bytes] = []
-        self._size = 0
+        self._data = bytearray()
         self._name = ""
         self._id: str | None = None
         self.last_event_id = ""
@@ -62,38 +66,41 @@ class Parser:
         """Take the next bytes and return the events they complete.
 
         Raises:
-            TooLarge: an event grew over the limit; the parser is of no further use.
+            TooLarge: an event or a line grew over the limit; the parser is of no further use.
         """
         events: list[Event] = []
-        self._rest += chunk
-        while (line := self._line()) is not None:
+        for line in self._lines(chunk):
             event = self._take(line)
             if event is not None:
                 events.append(event)
-        if len(self._rest) + self._size > self._limit:
-            raise TooLarge(f"event over {self._limit} bytes")
+        self._check(len(self._rest))
         return events
 
-    def _line(self) -> bytes | None:
-        """Cut the next line off; LF, CR and CRLF end one, whatever the chunking."""
-        rest = self._rest
-        if self._skip_newline and rest:
-            if rest[0] == 0x0A:
-                del rest[0]
-            self._skip_newline = False
-        ends = [at for at in (rest.find(b"\n", self._scanned), rest.find(b"\r", self._scanned)) if at >= 0]
-        if not ends:
-            self._scanned = len(rest)
-            return None
-        end = min(ends)
-        line = bytes(rest[:end])
-        self._skip_newline = rest[end] == 0x0D
-        del rest[: end + 1]
-        self._scanned = 0
+    def _lines(self, chunk: bytes) -> Iterator[bytes]:
+        """Yield the lines that a chunk completes; LF, CR and CRLF end one, and nothing else does."""
+        if not chunk:
+            return
+        if self._skip_newline:
+            chunk = chunk.removeprefix(b"\n")
+        self._skip_newline = chunk.endswith(b"\r")
+        for piece in chunk.splitlines(keepends=True):
+            line = piece.rstrip(b"\r\n")
+            self._rest += line
+            if len(line) == len(piece):
+                return
+            yield self._whole()
+
+    def _whole(self) -> bytes:
+        line, self._rest = bytes(self._rest), bytearray()
+        self._check(len(line))
         if self._first:
             self._first = False
             line = line.removeprefix(b"\xef\xbb\xbf")
         return line
+
+    def _check(self, line_size: int) -> None:
+        if line_size > self._line_limit:
+            raise TooLarge(f"line over {self._limit} bytes")
 
     def _take(self, line: bytes) -> Event | None:
         if not line:
@@ -104,10 +111,9 @@ class Parser:
         value = value.removeprefix(b" ")
         match field:
             case b"data":
-                self._size += len(value) + 1
-                if self._size > self._limit:
+                if len(self._data) + len(value) > self._limit:
                     raise TooLarge(f"event over {self._limit} bytes")
-                self._data.append(value)
+                self._data += value + b"\n"
             case b"event":
                 self._name = value.decode("utf-8", "replace")
             case b"id" if b"\0" not in value:
@@ -119,9 +125,8 @@ class Parser:
         return None
 
     def _dispatch(self) -> Event | None:
-        data, name, event_id = b"\n".join(self._data), self._name or "message", self._id
-        had_data = bool(self._data)
-        self._data, self._size, self._name, self._id = [], 0, "", None
+        data, name, event_id = self._data, self._name or "message", self._id
+        self._data, self._name, self._id = bytearray(), "", None
         if event_id is not None:
             self.last_event_id = event_id
-        return Event(data, name, event_id) if had_data else None
+        return Event(bytes(memoryview(data)[:-1]), name, event_id) if data else None

@@ -1,0 +1,1 @@
+"""The era without sessions: everything a request needs travels with it."""

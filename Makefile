@@ -1,0 +1,69 @@
+# Two commands matter: `make run` serves the demonstration, `make test` runs everything.
+
+SHELL := /bin/bash
+VENV  := .venv
+BIN   := $(VENV)/bin
+PIP   := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+.PHONY: run test install environments lint types bench fuzz soak lock clean
+
+## run: install into .venv and serve the demonstration on http://127.0.0.1:8080/mcp
+run: $(VENV)/.demo
+	@PATH="$(CURDIR)/$(BIN):$$PATH" exec $(BIN)/mcp-gateway serve -c demo/gateway.yaml
+
+## test: everything; installs what it needs and ends with pytest's summary
+test: lint types environments
+	$(BIN)/python -m pytest -q --durations=10 $(PYTEST)
+
+## lint: style and format
+lint: $(VENV)/.test
+	$(BIN)/ruff check --output-format concise .
+	$(BIN)/ruff format --check --quiet .
+
+## types: mypy, strict, on source, tests and the demonstration
+types: $(VENV)/.test
+	$(BIN)/mypy
+
+## environments: the real clients and servers that tests talk to, each in its own folder under .envs
+environments: $(VENV)/.test
+	$(BIN)/python -m tests.environments.prepare
+
+## bench: what the gateway adds to a call, on this machine
+bench: $(VENV)/.test
+	$(BIN)/python -m tests.bench.load
+
+## fuzz: the property tests with many more examples (FUZZ_EXAMPLES, default 5000)
+fuzz: $(VENV)/.test
+	$(BIN)/python -m pytest -q -m hypothesis --hypothesis-profile=fuzz --timeout=3600
+
+## soak: load with servers dying underneath (SOAK_MINUTES, default 10); memory and files must stay level
+soak: $(VENV)/.test
+	$(BIN)/python -m tests.bench.soak
+
+## lock: write the lock files anew from pyproject.toml
+lock:
+	python3 tests/environments/lock.py
+
+clean:
+	rm -rf $(VENV) .envs .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build demo/state
+
+# The first Python from 3.13 down to 3.11 that runs and can make environments.
+$(BIN)/python:
+	@for name in python3.13 python3.12 python3.11 python3; do \
+	  if $$name -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then \
+	    echo "making $(VENV) with $$($$name --version)"; exec $$name -m venv $(VENV); \
+	  fi; \
+	done; echo 'Python 3.11 or newer with its venv module is needed (Debian, Ubuntu: python3-venv).' >&2; exit 1
+
+$(VENV)/.runtime: requirements.lock requirements-build.lock pyproject.toml | $(BIN)/python
+	$(PIP) install --require-hashes -r requirements.lock -r requirements-build.lock
+	$(PIP) install --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/.demo: $(VENV)/.runtime requirements-demo.lock
+	$(PIP) install --require-hashes -r requirements-demo.lock
+	@touch $@
+
+$(VENV)/.test: $(VENV)/.demo requirements-test.lock
+	$(PIP) install --require-hashes -r requirements-test.lock
+	@touch $@

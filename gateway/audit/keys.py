@@ -1,0 +1,44 @@
+"""The audit log's own secret: stands in for values that must not be written but must be comparable."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from gateway.state.files import read_or_create_key
+
+KEY_FILE: Final = "audit-hmac.key"
+_KEY_BYTES: Final = 32
+
+
+@dataclass(frozen=True, slots=True)
+class AuditKey:
+    """An HMAC key and the id under which digests name it, so that it can be told which key made them."""
+
+    id: str
+    secret: bytes
+
+    @classmethod
+    def of(cls, secret: bytes) -> AuditKey:
+        """Name a key by a digest of itself."""
+        return cls("k" + hashlib.sha256(b"mcp-gateway-audit-key-id\n" + secret).hexdigest()[:8], secret)
+
+    def __repr__(self) -> str:
+        return f"AuditKey({self.id})"
+
+    def digest(self, purpose: str, data: bytes, length: int = 64) -> str:
+        """Return ``ID:HEX``, the HMAC-SHA-256 of data for one purpose, in ``length`` hex digits."""
+        message = purpose.encode() + b"\n" + data
+        return f"{self.id}:{hmac.digest(self.secret, message, 'sha256').hex()[:length]}"
+
+
+def load_key(state_dir: Path) -> AuditKey:
+    """Read the key of ``state.dir``, made at first use.
+
+    Raises:
+        ConfigError: the file is readable by others, damaged, or cannot be made.
+    """
+    return AuditKey.of(read_or_create_key(state_dir / KEY_FILE, _KEY_BYTES))

@@ -1,0 +1,95 @@
+"""Names what the servers listed: from listings to the one catalog, purely (contract: Names)."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
+from typing import TypeAlias
+
+from gateway.config.root import Naming
+from gateway.config.servers import Server
+from gateway.model.catalog import Catalog, Definition, HeldBack, Kind, Listing, Route
+from gateway.model.naming import exposed_name, slug
+from gateway.protocol import headers, rawjson
+from gateway.protocol.rawjson import JsonError
+
+_Found: TypeAlias = Route | HeldBack
+
+
+def build(naming: Naming, servers: Mapping[str, Server], listings: Mapping[str, Listing]) -> Catalog:
+    """Aggregate the listings of the configured servers: config order first, then each server's own order.
+
+    Tools and prompts whose exposed names are equal after NFKC and casefold are all held back and reported;
+    adding a server never moves a name to it.
+    """
+    found: list[_Found] = []
+    for name, server in servers.items():
+        listing = listings.get(name)
+        if listing is not None:
+            found += listing.rejected
+            found += _of_server(naming, name, server, listing)
+    routes, held = _without_collisions(found)
+    return Catalog.of(routes, held, {name: listings[name] for name in servers if name in listings})
+
+
+def _of_server(naming: Naming, name: str, server: Server, listing: Listing) -> Iterable[_Found]:
+    namespace = slug(name) if server.namespace is None else server.namespace
+    seen: set[tuple[Kind, str]] = set()
+    for definition in listing.definitions:
+        key = (definition.kind, definition.name)
+        if definition.kind in (Kind.RESOURCE, Kind.TEMPLATE):
+            exposed = definition.name
+        else:
+            shown = server.tools.rename.get(definition.name, definition.name)
+            exposed = exposed_name(namespace, name, shown, separator=naming.separator, max_length=naming.max_length)
+        reason = "listed twice by its server; the first one counts" if key in seen else _refused(server, definition)
+        seen.add(key)
+        if reason is not None:
+            yield HeldBack(name, definition.kind, definition.name, exposed, reason)
+        else:
+            yield Route(name, exposed, definition, definition.encoded(exposed))
+
+
+def _refused(server: Server, definition: Definition) -> str | None:
+    """Say why a definition is left out, if it is."""
+    if definition.kind is not Kind.TOOL:
+        return None
+    choice = server.tools
+    if not any(fnmatchcase(definition.name, glob) for glob in choice.include):
+        return "not in tools.include"
+    if any(fnmatchcase(definition.name, glob) for glob in choice.exclude):
+        return "in tools.exclude"
+    if server.kind != "http":
+        return None
+    try:
+        schema = definition.members.get("inputSchema")
+        headers.param_headers(rawjson.decode_value(schema) if schema is not None else None)
+    except (headers.HeaderError, JsonError) as error:
+        # streamable-http §Schema Extension: such a tool must be left out, and only it.
+        return f"invalid x-mcp-header: {error}"
+    return None
+
+
+def _without_collisions(found: Iterable[_Found]) -> tuple[list[Route], list[HeldBack]]:
+    claims: dict[tuple[Kind, str], list[Route]] = {}
+    ordered: list[Route] = []
+    held: list[HeldBack] = []
+    for item in found:
+        match item:
+            case HeldBack():
+                held.append(item)
+            case Route():
+                ordered.append(item)
+                if item.kind in (Kind.TOOL, Kind.PROMPT):
+                    claims.setdefault((item.kind, _folded(item.exposed)), []).append(item)
+    rivals = {id(route): group for group in claims.values() if len(group) > 1 for route in group}
+    for route in ordered:
+        if id(route) in rivals:
+            others = ", ".join(sorted({f"{r.server}/{r.name}" for r in rivals[id(route)] if r is not route}))
+            held.append(HeldBack(route.server, route.kind, route.name, route.exposed, f"same name as {others}"))
+    return [route for route in ordered if id(route) not in rivals], held
+
+
+def _folded(name: str) -> str:
+    return unicodedata.normalize("NFKC", name).casefold()

@@ -1,0 +1,121 @@
+"""Reads every list of one server to its end, within bounds (2026-07-28 server/utilities/pagination)."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from gateway.downstream.dialect import Hello, Page
+from gateway.errors import DownstreamError, Reason
+from gateway.model.catalog import Definition, HeldBack, Kind, Listing
+from gateway.protocol import rawjson
+from gateway.protocol.rawjson import JsonError
+
+MAX_ITEMS: Final = 10_000
+MAX_PAGES: Final = 1_000
+MAX_DEFINITION: Final = 256 * 1024
+MAX_SHOWN_NAME: Final = 128
+
+_CAPABILITY: Final = {
+    Kind.TOOL: "tools",
+    Kind.PROMPT: "prompts",
+    Kind.RESOURCE: "resources",
+    Kind.TEMPLATE: "resources",
+}
+
+
+class Source(Protocol):
+    """Where lists come from: the pool."""
+
+    async def page(self, server: str, kind: Kind, cursor: str | None) -> Page:
+        """Ask the server's catalog connection for one page."""
+
+    def hello(self, server: str) -> Hello | None:
+        """Return what the server said of itself, None while it is not connected."""
+
+
+@dataclass(slots=True)
+class _Gathered:
+    """The lists of one kind as they come in."""
+
+    definitions: list[Definition] = field(default_factory=list)
+    rejected: list[HeldBack] = field(default_factory=list)
+    ttls: list[int] = field(default_factory=list)
+    without_ttl: bool = False
+    public: bool = True
+
+
+async def collect(source: Source, server: str) -> Listing:
+    """Return the complete lists of a server; all kinds are asked at once.
+
+    Raises:
+        DownstreamError: a page could not be had, a cursor came twice, or a bound was passed: nothing is kept then.
+    """
+    hello = source.hello(server)
+    if hello is None:
+        raise DownstreamError(Reason.UNAVAILABLE, f"server {server} is not connected")
+    kinds = [kind for kind in Kind if _CAPABILITY[kind] in hello.capabilities]
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(_one_kind(source, server, kind)) for kind in kinds]
+    except ExceptionGroup as failures:
+        raise _first(failures) from None
+    lists = [task.result() for task in tasks]
+    return Listing(
+        server=server,
+        definitions=tuple(item for one in lists for item in one.definitions),
+        rejected=tuple(item for one in lists for item in one.rejected),
+        ttl_ms=None
+        if any(one.without_ttl for one in lists)
+        else min((t for one in lists for t in one.ttls), default=None),
+        public=bool(lists) and all(one.public for one in lists),
+        server_info=hello.server_info,
+        capabilities=hello.capabilities,
+        instructions=hello.instructions,
+        era=hello.era.value,
+        version=hello.version,
+    )
+
+
+def _first(failures: ExceptionGroup[Exception]) -> BaseException:
+    found: BaseException = failures
+    while isinstance(found, BaseExceptionGroup):
+        found = found.exceptions[0]
+    return found
+
+
+async def _one_kind(source: Source, server: str, kind: Kind) -> _Gathered:
+    gathered, cursor, seen = _Gathered(), None, set[str]()
+    for _ in range(MAX_PAGES):
+        page = await source.page(server, kind, cursor)
+        _take(gathered, server, kind, page)
+        if len(gathered.definitions) > MAX_ITEMS:
+            raise DownstreamError(Reason.TOO_LARGE, f"server {server} lists over {MAX_ITEMS} {kind}s")
+        cursor = page.next_cursor
+        if cursor is None:
+            return gathered
+        if cursor in seen:
+            raise DownstreamError(Reason.PROTOCOL_ERROR, f"server {server} repeats a cursor in its {kind} list")
+        seen.add(cursor)
+    raise DownstreamError(Reason.TOO_LARGE, f"server {server} has over {MAX_PAGES} pages of {kind}s")
+
+
+def _take(gathered: _Gathered, server: str, kind: Kind, page: Page) -> None:
+    for item in page.items:
+        size = len(rawjson.raw_bytes(item))
+        try:
+            definition = Definition.parse(kind, item)
+        except JsonError as error:
+            gathered.rejected.append(HeldBack(server, kind, "", "", f"not a usable definition: {error.reason}"))
+            continue
+        if size > MAX_DEFINITION:
+            name = definition.name[:MAX_SHOWN_NAME]
+            gathered.rejected.append(HeldBack(server, kind, name, "", f"definition over {MAX_DEFINITION} bytes"))
+            continue
+        gathered.definitions.append(definition)
+    gathered.public = gathered.public and page.public
+    if page.ttl_ms is None:
+        gathered.without_ttl = True
+    else:
+        gathered.ttls.append(page.ttl_ms)

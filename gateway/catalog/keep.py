@@ -1,0 +1,97 @@
+"""Keeps the last complete lists of each server on disk, so that a restart serves them at once.
+
+One file per server in ``state.dir/catalog``, valid only for the config the server had when it was written.
+A file that cannot be read is as good as none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from gateway.model.catalog import Definition, Kind, Listing
+from gateway.protocol import rawjson
+from gateway.protocol.rawjson import JsonError, Members, Object, Value
+from gateway.state.files import secure_directory, write_atomic
+from gateway.telemetry.logs import get_logger
+
+_log = get_logger("catalog")
+_FORMAT = 1
+_MAX_FILE = 256 * 2**20
+
+
+class Keep:
+    """The directory of kept listings."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        secure_directory(directory)
+
+    def _path(self, server: str) -> Path:
+        return self._directory / f"{hashlib.sha256(server.encode()).hexdigest()[:32]}.json"
+
+    def load(self, server: str, fingerprint: str) -> Listing | None:
+        """Return the kept listing of a server whose config is still the same."""
+        path = self._path(server)
+        try:
+            if path.stat().st_size > _MAX_FILE:
+                return None
+            members = rawjson.decode_members(path.read_bytes())
+            head = rawjson.decode_value(members["head"])
+            if not isinstance(head, dict) or head.get("v") != _FORMAT:
+                return None
+            if (head.get("server"), head.get("fingerprint")) != (server, fingerprint):
+                return None
+            return _read(server, head, members)
+        except FileNotFoundError:
+            return None
+        except (OSError, JsonError, KeyError) as error:
+            _log.warning("kept_catalog_unreadable", server=server, error=type(error).__name__)
+            return None
+
+    def store(self, listing: Listing, fingerprint: str) -> None:
+        """Write a complete listing; the old one stays until the new one is whole."""
+        head: Object = {
+            "v": _FORMAT,
+            "server": listing.server,
+            "fingerprint": fingerprint,
+            "ttlMs": listing.ttl_ms,
+            "public": listing.public,
+            "serverInfo": listing.server_info,
+            "capabilities": listing.capabilities,
+            "instructions": listing.instructions,
+            "era": listing.era,
+            "version": listing.version,
+        }
+        body: dict[str, object] = {kind.value: [item.members for item in listing.of(kind)] for kind in Kind}
+        try:
+            write_atomic(self._path(listing.server), rawjson.encode({"head": head} | body))
+        except OSError as error:
+            # Serving goes on from memory; only the next start is slower.
+            _log.warning("catalog_not_kept", server=listing.server, error=type(error).__name__)
+
+
+def _read(server: str, head: Object, members: Members) -> Listing:
+    definitions = tuple(
+        Definition.parse(kind, item) for kind in Kind for item in rawjson.decode_items(members[kind.value])
+    )
+    ttl = head.get("ttlMs")
+    return Listing(
+        server=server,
+        definitions=definitions,
+        ttl_ms=ttl if isinstance(ttl, int) else None,
+        public=head.get("public") is True,
+        server_info=_object(head.get("serverInfo")),
+        capabilities=_object(head.get("capabilities")),
+        instructions=_text(head.get("instructions")),
+        era=_text(head.get("era")),
+        version=_text(head.get("version")),
+    )
+
+
+def _object(value: Value) -> Object:
+    return value if isinstance(value, dict) else {}
+
+
+def _text(value: Value) -> str:
+    return value if isinstance(value, str) else ""

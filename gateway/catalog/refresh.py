@@ -1,0 +1,93 @@
+"""Keeps listings fresh: on connect, on ``list_changed``, when their time is up; one server at a time never waits
+for another. Publishes every refresh, also when the lists came back equal (contract: Change notifications)."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from gateway.catalog.collect import Source, collect
+from gateway.errors import DownstreamError
+from gateway.model.catalog import Kind, Listing
+from gateway.tasks import TaskSet
+from gateway.telemetry.logs import get_logger
+
+_log = get_logger("catalog")
+
+MAX_AGE: Final = 300.0
+"""Seconds after which any list is read again."""
+MIN_AGE: Final = 15.0
+_COALESCE: Final = 0.05
+_ALL: Final = frozenset(Kind)
+
+Publish: TypeAlias = Callable[[Listing, frozenset[Kind]], None]
+
+
+@dataclass(slots=True)
+class _Watch:
+    """One server's refreshing: what is waiting to be read, and the task that reads."""
+
+    wake: asyncio.Event
+    kinds: frozenset[Kind]
+    age: float
+
+
+class Refresher:
+    """Reads lists in the background and hands complete ones to ``publish``."""
+
+    def __init__(self, source: Source, publish: Publish, default_age: float, tasks: TaskSet) -> None:
+        self._source = source
+        self._publish = publish
+        self._default_age = default_age
+        self._tasks = tasks
+        self._watches: dict[str, _Watch] = {}
+        self._running: dict[str, asyncio.Task[None]] = {}
+
+    def apply(self, servers: Mapping[str, object]) -> None:
+        """Stop refreshing servers that are gone; new ones start with their first ``changed``."""
+        for name in [name for name in self._watches if name not in servers]:
+            del self._watches[name]
+            self._running.pop(name).cancel()
+
+    def changed(self, server: str, kinds: frozenset[Kind] = _ALL) -> None:
+        """Note that a server's lists may have changed, or can be read for the first time."""
+        watch = self._watches.get(server)
+        if watch is None:
+            watch = self._watches[server] = _Watch(asyncio.Event(), kinds, self._default_age)
+            self._running[server] = self._tasks.start(self._watch(server, watch), f"refresh:{server}")
+        else:
+            watch.kinds |= kinds
+        watch.wake.set()
+
+    async def _watch(self, server: str, watch: _Watch) -> None:
+        while True:
+            try:
+                # Jitter keeps many servers from being listed in one burst.
+                async with asyncio.timeout(watch.age * random.uniform(0.9, 1.1)):
+                    await watch.wake.wait()
+                await asyncio.sleep(_COALESCE)
+            except TimeoutError:
+                watch.kinds = _ALL
+            watch.wake.clear()
+            kinds, watch.kinds = watch.kinds, frozenset()
+            listing = await self._read(server)
+            if listing is not None:
+                watch.age = self._age(listing)
+                self._publish(listing, kinds)
+
+    async def _read(self, server: str) -> Listing | None:
+        """Read once; a server that cannot be read keeps its last complete lists."""
+        if self._source.hello(server) is None:
+            return None
+        try:
+            return await collect(self._source, server)
+        except DownstreamError as error:
+            _log.warning("catalog_refresh_failed", server=server, reason=error.reason.value, detail=error.message)
+            return None
+
+    def _age(self, listing: Listing) -> float:
+        seconds = self._default_age if listing.ttl_ms is None else listing.ttl_ms / 1000
+        return min(MAX_AGE, max(MIN_AGE, self._default_age if seconds <= 0 else seconds))

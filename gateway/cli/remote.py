@@ -1,0 +1,78 @@
+"""Asks the admin listener of the running gateway that a config describes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import aiohttp
+
+from gateway.config.root import LoadedConfig
+from gateway.protocol import rawjson
+from gateway.protocol.rawjson import JsonError, Object, Value
+
+TOKEN_VARIABLE: Final = "MCP_GATEWAY_ADMIN_TOKEN"  # noqa: S105 - the variable's name.
+TOKEN_FILE: Final = "admin.token"  # noqa: S105 - the file's name.
+_TIMEOUT: Final = aiohttp.ClientTimeout(total=660, connect=5)
+
+
+class Unreachable(Exception):
+    """The admin listener did not answer, or not as one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One request to the admin listener; with a ``body`` it is a POST."""
+
+    path: str
+    query: Mapping[str, str] = field(default_factory=dict)
+    body: Object | None = None
+
+
+def ask(loaded: LoadedConfig, question: Question) -> tuple[int, Object]:
+    """Send one question and return status and answer.
+
+    Raises:
+        Unreachable: nobody listens there, or the answer is no JSON object.
+    """
+    return asyncio.run(_ask(loaded, question))
+
+
+async def _ask(loaded: LoadedConfig, question: Question) -> tuple[int, Object]:
+    admin = loaded.config.admin
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(admin.host, admin.host)  # noqa: S104 - what to dial instead.
+    base = f"http://[{host}]:{admin.port}" if ":" in host else f"http://{host}:{admin.port}"
+    token = _token(loaded)
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    try:
+        async with aiohttp.ClientSession(timeout=_TIMEOUT, headers=headers) as session:
+            method = "GET" if question.body is None else "POST"
+            body = None if question.body is None else rawjson.encode(question.body)
+            kind = {"Content-Type": "application/json"} if body is not None else {}
+            async with session.request(
+                method, base + question.path, params=question.query, data=body, headers=kind, allow_redirects=False
+            ) as response:
+                return response.status, _object(rawjson.decode_value(await response.read()))
+    except (aiohttp.ClientError, TimeoutError, JsonError, OSError) as error:
+        raise Unreachable(f"no gateway answers at {base} ({type(error).__name__}); is it running?") from None
+
+
+def _object(value: Value) -> Object:
+    if not isinstance(value, dict):
+        raise JsonError("not_an_object")
+    return value
+
+
+def _token(loaded: LoadedConfig) -> str:
+    """Return the token to act with: the variable's, else the one ``serve`` made in ``state.dir``."""
+    from_variable = os.environ.get(TOKEN_VARIABLE, "")
+    if from_variable:
+        return from_variable
+    try:
+        return (Path(loaded.config.state.dir) / TOKEN_FILE).read_text(encoding="utf-8").strip()
+    except OSError:
+        return ""

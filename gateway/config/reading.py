@@ -1,0 +1,125 @@
+"""The files of one load: bounded, regular, and the same at the end as at the beginning.
+
+Editors write by rename, by truncating, or by swapping a symlink. A load whose files changed while it ran is
+thrown away, so that no half of an old and half of a new config is ever served; that a file is not in the middle
+of being written is for whoever watches it to wait for. An empty file is never taken for an empty config.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from gateway.errors import ConfigError, Problem
+
+MAX_CONFIG: Final = 1024 * 1024
+MAX_VALUE: Final = 64 * 1024
+MAX_FILES: Final = 1000
+
+_REASONS: Final = {
+    errno.ENOENT: "does not exist",
+    errno.ENOTDIR: "does not exist",
+    errno.EACCES: "may not be read by this user",
+    errno.EPERM: "may not be read by this user",
+    errno.EISDIR: "is a directory",
+    errno.ELOOP: "is a loop of symbolic links",
+    errno.ENAMETOOLONG: "has a name that is too long",
+}
+
+
+class Unreadable(ConfigError):
+    """The main config file could not be read at all, so that nothing can be said about what is in it."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__([Problem(message=reason, file=str(path))])
+
+
+class FileProblem(Exception):
+    """A file cannot be used; the text says why, in words that go behind its name."""
+
+
+Stamp = tuple[int, int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What a file held, and who may read it."""
+
+    data: bytes
+    mode: int
+    owner: int
+
+
+class Reading:
+    """Reads files and remembers which, and in what state they were."""
+
+    def __init__(self) -> None:
+        self._stamps: dict[Path, Stamp] = {}
+
+    @property
+    def files(self) -> list[Path]:
+        """Every file read so far, in order, each once."""
+        return list(self._stamps)
+
+    def read(self, path: Path, limit: int) -> Content:
+        """Read a whole file.
+
+        Raises:
+            FileProblem: it does not exist, is no regular file, may not be read, is longer than ``limit`` bytes, or
+                this load has read too many files.
+        """
+        if path not in self._stamps and len(self._stamps) >= MAX_FILES:
+            raise FileProblem(f"is one file too many: at most {MAX_FILES} are read")
+        try:
+            # Without O_NONBLOCK opening a named pipe would wait for a writer.
+            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError as error:
+            raise FileProblem(_REASONS.get(error.errno or 0, "cannot be opened")) from None
+        except ValueError:
+            raise FileProblem("has a NUL character in its name") from None
+        with open(descriptor, "rb") as stream:
+            status = os.fstat(descriptor)
+            if stat.S_ISDIR(status.st_mode):
+                raise FileProblem("is a directory")
+            if not stat.S_ISREG(status.st_mode):
+                raise FileProblem("is not a regular file")
+            try:
+                data = stream.read(limit + 1)
+            except OSError:
+                raise FileProblem("cannot be read") from None
+            if len(data) > limit:
+                raise FileProblem(f"is longer than {limit // 1024} KiB")
+        self._stamps.setdefault(path, _stamp(status))
+        return Content(data, stat.S_IMODE(status.st_mode), status.st_uid)
+
+    def unchanged(self) -> bool:
+        """Tell whether every file is still the one that was read."""
+        for path, stamp in self._stamps.items():
+            try:
+                status = path.stat()
+            except OSError:
+                return False
+            if _stamp(status) != stamp:
+                return False
+        return True
+
+
+def _stamp(status: os.stat_result) -> Stamp:
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def exposure(content: Content, user: int) -> str:
+    """Say who else may read a file that holds a secret; empty where that is as narrow as it can be.
+
+    Its group may read a file that belongs to somebody else: a mounted Kubernetes secret belongs to root and is
+    readable for the group of the pod, and without that this user could not read it.
+    """
+    if content.mode & stat.S_IROTH:
+        return "may be read by everybody"
+    if content.mode & stat.S_IRGRP and content.owner == user:
+        return "may be read by its group"
+    return ""

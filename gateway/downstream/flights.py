@@ -1,0 +1,160 @@
+"""The calls in flight on one connection: their deadlines, and which of them a notification belongs to.
+
+Tokens towards a server are ours and unique on the connection; towards the client they are its own again (S94).
+Knows both eras only by one flag; sends nothing itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from gateway.downstream.dialect import read_members, read_string
+from gateway.downstream.progress import LOG_BURST, LOG_PER_SECOND, Bucket, Pacer
+from gateway.errors import DownstreamError, Reason
+from gateway.model.call import Call
+from gateway.model.exchange import Exchange
+from gateway.protocol import meta, methods, rawjson
+from gateway.protocol.rawjson import JsonError, Members
+
+
+@dataclass(eq=False, slots=True)
+class Flight:
+    """One call on its way. ``token`` is what the server was told, None where the client asked for no progress."""
+
+    call: Call
+    exchange: Exchange
+    token: str | None
+    timer: asyncio.Timeout
+    latest: float
+    pacer: Pacer
+    logs: Bucket
+    sent: bool = False
+    landed: bool = False
+
+    def mark_sent(self) -> None:
+        """Note that the first byte is about to leave."""
+        self.sent = True
+        self.exchange.mark_dispatched()
+
+
+@dataclass(slots=True)
+class Flights:
+    """The calls in flight on one connection.
+
+    ``call_timeout`` and ``max_timeout`` are seconds. With ``logs_by_request`` a server logs only for requests that
+    asked (modern), else for the connection (legacy).
+    """
+
+    server: str
+    call_timeout: float
+    max_timeout: float
+    logs_by_request: bool
+    violation: Callable[[str], None]
+    _active: set[Flight] = field(default_factory=set)
+    _by_token: dict[str, Flight] = field(default_factory=dict)
+    _tokens: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
+
+    def __len__(self) -> int:
+        return len(self._active)
+
+    @asynccontextmanager
+    async def fly(self, call: Call, exchange: Exchange) -> AsyncIterator[Flight]:
+        """Register a call while the body runs, under its deadline.
+
+        Raises:
+            DownstreamError: ``timeout``; the body was cancelled, which is the sign to cancel towards the server.
+        """
+        loop = asyncio.get_running_loop()
+        timer = asyncio.timeout(min(self.call_timeout, self.max_timeout))
+        token = f"g{next(self._tokens)}" if call.progress_token is not None else None
+        flight = Flight(
+            call,
+            exchange,
+            token,
+            timer,
+            loop.time() + self.max_timeout,
+            Pacer(lambda params: exchange.notify(methods.PROGRESS, params), loop),
+            Bucket(LOG_BURST, LOG_PER_SECOND, loop.time),
+        )
+        self._active.add(flight)
+        if token is not None:
+            self._by_token[token] = flight
+        try:
+            async with timer:
+                yield flight
+        except TimeoutError:
+            if not timer.expired():
+                raise
+            raise self._timeout(flight) from None
+        finally:
+            flight.landed = True
+            flight.pacer.close()
+            self._active.discard(flight)
+            if token is not None:
+                self._by_token.pop(token, None)
+
+    def _timeout(self, flight: Flight) -> DownstreamError:
+        text = f'server "{self.server}" did not answer in time'
+        return DownstreamError(Reason.TIMEOUT, text, may_have_run=flight.sent)
+
+    def notification(self, method: str, params: Members, flight: Flight | None = None) -> bool:
+        """Deliver progress and log messages; False where the method is another one.
+
+        ``flight`` is set where the transport knows which request it belongs to.
+        """
+        match method:
+            case methods.PROGRESS:
+                self._progress(params, flight)
+            case methods.LOG_MESSAGE:
+                self._log(params, flight)
+            case _:
+                return False
+        return True
+
+    def _progress(self, params: Members, flight: Flight | None) -> None:
+        owner = self._by_token.get(read_string(params, meta.PROGRESS_TOKEN) or "")
+        if owner is None or (flight is not None and owner is not flight):
+            self.violation("unknown_progress_token")
+            return
+        try:
+            progress = rawjson.decode_value(params["progress"]) if "progress" in params else None
+        except JsonError:
+            progress = None
+        if isinstance(progress, bool) or not isinstance(progress, (int, float)):
+            self.violation("bad_progress")
+            return
+        renamed = _clean(params) | {meta.PROGRESS_TOKEN: rawjson.raw(owner.call.progress_token)}
+        if not owner.pacer.offer(progress, renamed):
+            self.violation("stale_progress")
+        elif not owner.timer.expired():
+            loop = asyncio.get_running_loop()
+            owner.timer.reschedule(min(loop.time() + self.call_timeout, owner.latest))
+
+    def _log(self, params: Members, flight: Flight | None) -> None:
+        owner = flight if flight is not None else self._sole()
+        if owner is None:
+            self.violation("unattributed_log")
+            return
+        asked, level = owner.call.log_level, read_string(params, "level")
+        if asked not in meta.LOG_LEVELS or level not in meta.LOG_LEVELS or owner.landed:
+            return
+        if meta.LOG_LEVELS.index(level) >= meta.LOG_LEVELS.index(asked) and owner.logs.take() == 0:
+            owner.exchange.notify(methods.LOG_MESSAGE, _clean(params))
+
+    def _sole(self) -> Flight | None:
+        """Return the only call that a message without an address can be for; guessing is not allowed."""
+        candidates = [f for f in self._active if f.call.log_level is not None or not self.logs_by_request]
+        return candidates[0] if len(candidates) == 1 else None
+
+
+def _clean(params: Members) -> Members:
+    """Drop reserved keys of ``_meta``, which mean something on the server's hop alone."""
+    if "_meta" not in params:
+        return params
+    kept = meta.strip_reserved(read_members(params, "_meta"))
+    rest = {key: item for key, item in params.items() if key != "_meta"}
+    return rest | {"_meta": rawjson.raw(kept)} if kept else rest

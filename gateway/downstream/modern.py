@@ -1,0 +1,252 @@
+"""The modern dialect: every request carries its version, its client and its capabilities (2026-07-28 basic/index §_meta).
+
+Knows MCP and one transport; no sessions, no handshake, no pool.
+"""
+
+from __future__ import annotations
+
+from gateway.downstream import requests
+from gateway.downstream.dialect import (
+    CAPABILITY_OF,
+    Hello,
+    Page,
+    Peer,
+    VersionRefused,
+    read_hello,
+    read_members,
+    read_object,
+    read_page,
+    read_string,
+    unanswered,
+)
+from gateway.downstream.flights import Flight, Flights
+from gateway.downstream.listening import Listening
+from gateway.downstream.transport import Answer, Reply, Request
+from gateway.errors import Reason
+from gateway.model.call import Call
+from gateway.model.catalog import LIST_METHOD, Kind
+from gateway.model.exchange import Exchange
+from gateway.model.outcome import Complete, Failure, InputRequired, Outcome, Started
+from gateway.protocol import capabilities, codes, meta, methods, results
+from gateway.protocol.jsonrpc import ErrorObject, Id
+from gateway.protocol.rawjson import JsonError, Members, Object, decode_members, decode_value
+from gateway.protocol.versions import MODERN, Era
+
+HEADERS_REFUSED = "header_mismatch"
+"""``Failure.detail`` of a call whose headers the server refused: nothing ran, its definitions should be read again."""
+
+
+def discovery(timeout: float, *, http: bool) -> Request:
+    """Return the request that finds the era and greets a modern server (server/discover)."""
+    headers = requests.standard_headers(methods.DISCOVER, {}) if http else {}
+    return Request(methods.DISCOVER, {"_meta": requests.base_meta()}, headers, timeout)
+
+
+def read_discovery(result: Members) -> Hello | None:
+    """Read a ``DiscoverResult``; None for a result that is none, such as a legacy server's guess."""
+    try:
+        supported = decode_value(result["supportedVersions"]) if "supportedVersions" in result else None
+        if not isinstance(supported, list) or results.result_type(result) != results.COMPLETE:
+            return None
+        version = MODERN if MODERN in supported else ""
+        return read_hello(Era.MODERN, version, read_object(read_members(result, "_meta"), meta.SERVER_INFO), result)
+    except JsonError:
+        return None
+
+
+def supported_versions(error: ErrorObject) -> tuple[str, ...]:
+    """Read what an ``UnsupportedProtocolVersionError`` says is supported."""
+    try:
+        data = decode_value(error.data) if error.data is not None else None
+    except JsonError:
+        return ()
+    listed = data.get("supported") if isinstance(data, dict) else None
+    return tuple(item for item in listed if isinstance(item, str)) if isinstance(listed, list) else ()
+
+
+class Modern:
+    """One modern server over one transport."""
+
+    def __init__(self, peer: Peer, hello: Hello) -> None:
+        self._peer = peer
+        self._hello = hello
+        self._flights = Flights(
+            peer.name, peer.timeouts.call, peer.timeouts.max, logs_by_request=True, violation=peer.events.violation
+        )
+        self._params = requests.ParamHeaders()
+        self._listening = Listening(peer, hello)
+
+    @property
+    def hello(self) -> Hello:
+        """The server's own words about itself."""
+        return self._hello
+
+    def notification(self, method: str, params: Members) -> None:
+        """Take what the transport could not attribute: on stdio everything."""
+        if not self._flights.notification(method, params):
+            self._listening.heard(method, params)
+
+    def ask(self, method: str, params: Members) -> Answer:
+        """Refuse: a modern server must not send requests (stdio §Receiving Messages; G139)."""
+        self._peer.events.violation("modern_request")
+        return ErrorObject(codes.METHOD_NOT_FOUND, "Method not found")
+
+    async def call(self, call: Call, exchange: Exchange) -> Outcome:
+        """Pass a call on.
+
+        Raises:
+            DownstreamError: there is no answer.
+        """
+        async with self._flights.fly(call, exchange) as flight:
+            reply = await self._send(self._request(call, flight))
+        return self._outcome(call, reply)
+
+    async def _send(self, request: Request) -> Reply:
+        """Send; a version error is retried once where it makes sense, since nothing ran (basic/versioning)."""
+        reply = await self._peer.transport.request(request)
+        for attempt in range(2):
+            if reply.error is None or reply.error.code != codes.UNSUPPORTED_VERSION:
+                break
+            if attempt or MODERN not in supported_versions(reply.error):
+                text = f'server "{self._peer.name}" does not speak the protocol version {MODERN} any more'
+                raise VersionRefused(Reason.PROTOCOL_ERROR, text)
+            reply = await self._peer.transport.request(request)
+        return reply
+
+    def _request(self, call: Call, flight: Flight) -> Request:
+        params = {**call.params, "_meta": requests.modern_meta(call, flight.token, self._peer.asks)}
+        headers: dict[str, str] = {}
+        if self._peer.is_http:
+            headers = requests.standard_headers(call.method, params) | self._params.render(call)
+        return Request(
+            call.method,
+            params,
+            headers,
+            on_sent=flight.mark_sent,
+            on_notification=lambda method, said: self._attributed(method, said, flight),
+            cancel=None if self._peer.is_http else cancellation,
+        )
+
+    def _attributed(self, method: str, params: Members, flight: Flight) -> None:
+        if not self._flights.notification(method, params, flight):
+            self._peer.events.violation("misplaced_notification")
+
+    def _outcome(self, call: Call, reply: Reply) -> Outcome:
+        if reply.error is not None:
+            return self._failure(call, reply.error)
+        if reply.result is None:
+            raise unanswered(self._peer, reply)
+        match results.result_type(reply.result):
+            case results.COMPLETE:
+                return Complete(results.with_type(reply.result))
+            case results.INPUT_REQUIRED:
+                return self._input(call, reply.result)
+            case results.TASK:
+                return Started(reply.result)
+            case _:
+                raise self._peer.error(Reason.PROTOCOL_ERROR, "sent a result of an unknown type", may_have_run=True)
+
+    def _failure(self, call: Call, error: ErrorObject) -> Outcome:
+        """Judge an error: what concerns our hop is ours, everything else is passed on as it is."""
+        name = self._peer.name
+        if error.code == codes.HEADER_MISMATCH:
+            text = f'server "{name}" refused the headers of the request; nothing ran, try again'
+            return Failure(Reason.PROTOCOL_ERROR, text, detail=HEADERS_REFUSED)
+        if error.code == codes.MISSING_CLIENT_CAPABILITY and (withheld := self._withheld(call, _required(error))):
+            return self._denied(withheld, may_have_run=False)
+        if error.code == codes.INVALID_PARAMS and meta.PREFIX in error.message:
+            text = f'server "{name}" refused the metadata of the request; nothing ran'
+            return Failure(Reason.PROTOCOL_ERROR, text, detail="metadata_refused")
+        return Failure(Reason.PROTOCOL_ERROR, f'server "{name}" answered with an error', error=error)
+
+    def _withheld(self, call: Call, wanted: frozenset[str]) -> list[str]:
+        """Return what the client offers and the configuration does not let this server ask for."""
+        return sorted((wanted & call.caller.capabilities.keys()) - set(self._peer.asks))
+
+    def _denied(self, withheld: list[str], *, may_have_run: bool) -> Failure:
+        what = ", ".join(withheld)
+        text = f'server "{self._peer.name}" needs to ask for {what}, which the gateway does not let it do'
+        return Failure(Reason.DENIED, text, may_have_run=may_have_run, detail="asks")
+
+    def _input(self, call: Call, result: Members) -> Outcome:
+        """Judge an ``InputRequiredResult`` (basic/patterns/mrtr §Server Requirements)."""
+        row = methods.METHODS.get(call.method)
+        state = read_string(result, "requestState")
+        wrong = self._peer.error(Reason.PROTOCOL_ERROR, "asked for input where it must not", may_have_run=True)
+        try:
+            wanted = decode_members(result["inputRequests"]) if "inputRequests" in result else {}
+            asked = [read_string(decode_members(item), "method") for item in wanted.values()]
+        except JsonError:
+            raise wrong from None
+        if row is None or not row.may_ask or (not wanted and state is None):
+            raise wrong
+        needed = {capabilities.capability_of(method or "") for method in asked}
+        sent = capabilities.intersect(call.caller.capabilities, self._peer.asks)
+        beyond = frozenset(item for item in needed if item is not None) - sent.keys()
+        if None in needed or beyond - call.caller.capabilities.keys():
+            raise wrong
+        if beyond:
+            return self._denied(sorted(beyond), may_have_run=True)
+        return InputRequired(wanted, state)
+
+    async def page(self, kind: Kind, cursor: str | None) -> Page:
+        """Fetch one page of a list; empty where the server does not offer the kind.
+
+        Raises:
+            DownstreamError: there is no usable answer.
+        """
+        if not self._hello.has(CAPABILITY_OF[kind]):
+            return Page([])
+        method = LIST_METHOD[kind]
+        params: Object = {} if cursor is None else {"cursor": cursor}
+        headers = requests.standard_headers(method, params) if self._peer.is_http else {}
+        body = params | {"_meta": requests.base_meta()}
+        cancel = None if self._peer.is_http else cancellation
+        reply = await self._send(Request(method, body, headers, self._peer.timeouts.call, cancel=cancel))
+        return page_of(self._peer, kind, reply)
+
+    async def listen(self) -> None:
+        """Hear of changes until cancelled."""
+        await self._listening.run()
+
+    async def subscribe(self, uris: frozenset[str]) -> None:
+        """Make these the resources whose updates are heard of; the stream follows by itself."""
+        self._listening.want(uris)
+
+    async def aclose(self) -> None:
+        """Nothing to say: the era has no goodbye."""
+
+
+def cancellation(identifier: Id) -> tuple[str, object]:
+    """Return the notification that cancels a request under our id (basic/patterns/cancellation)."""
+    return methods.CANCELLED, {"requestId": identifier}
+
+
+def page_of(peer: Peer, kind: Kind, reply: Reply) -> Page:
+    """Read the answer to a list request of either era.
+
+    Raises:
+        DownstreamError: an error, or no list.
+    """
+    if reply.error is not None:
+        # Servers with resources but without templates are common.
+        if reply.error.code == codes.METHOD_NOT_FOUND and kind is Kind.TEMPLATE:
+            return Page([])
+        raise peer.error(Reason.PROTOCOL_ERROR, f"answered {LIST_METHOD[kind]} with error {reply.error.code}")
+    if reply.result is None:
+        raise unanswered(peer, reply)
+    try:
+        return read_page(kind, reply.result)
+    except JsonError as error:
+        raise peer.error(Reason.PROTOCOL_ERROR, f"answered {LIST_METHOD[kind]} with no list ({error.reason})") from None
+
+
+def _required(error: ErrorObject) -> frozenset[str]:
+    try:
+        data = decode_value(error.data) if error.data is not None else None
+    except JsonError:
+        return frozenset()
+    listed = data.get("requiredCapabilities") if isinstance(data, dict) else None
+    if isinstance(listed, dict):
+        return frozenset(listed)
+    return frozenset(item for item in listed if isinstance(item, str)) if isinstance(listed, list) else frozenset()

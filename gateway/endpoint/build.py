@@ -1,0 +1,209 @@
+"""Rows 15 and 16 of the checks: from a request to a ``Call``. Names are looked up whole, never split.
+
+Only known members of ``params`` go on, so that what was judged is all that travels (S27). Knows nothing of HTTP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from gateway.endpoint.classify import SHOWN
+from gateway.endpoint.services import Moment
+from gateway.errors import RequestError
+from gateway.model.call import Call, Caller, Target, new_call_id
+from gateway.model.catalog import Definition, Kind, Route
+from gateway.model.principal import Principal
+from gateway.protocol import codes, methods
+from gateway.protocol.jsonrpc import Request
+from gateway.protocol.meta import RequestMeta
+from gateway.protocol.methods import Method
+from gateway.protocol.rawjson import Object, Value
+from gateway.protocol.versions import Era
+from gateway.telemetry.text import printable
+
+_ARGUMENTS = "arguments"
+_NAMED_KIND = {methods.TOOLS_CALL: Kind.TOOL, methods.PROMPTS_GET: Kind.PROMPT}
+_UNKNOWN = {Kind.TOOL: "Unknown tool", Kind.PROMPT: "Unknown prompt"}
+_NOT_SENT_ON = frozenset({methods.REQUEST_STATE, methods.INPUT_RESPONSES, "task"})
+"""Members of rounds and tasks, which nothing here gives out yet: there is no state a client could hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Who asks, and what came with the request besides its own params."""
+
+    principal: Principal
+    caller: Caller
+    meta: RequestMeta
+    log_level: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What a request names: its target, the params with the server's own name, the name the client used."""
+
+    target: Target
+    params: Object
+    exposed: str
+    definition: Definition | None = None
+
+
+class UnknownTarget(RequestError):
+    """A name that leads nowhere for this principal; ``call`` is what the audit log gets."""
+
+    def __init__(self, call: Call, code: int, message: str, data: dict[str, object] | None = None) -> None:
+        super().__init__(code, message, data)
+        self.call = call
+
+
+def invalid(message: str) -> RequestError:
+    """Return the error for params of the wrong shape."""
+    return RequestError(codes.INVALID_PARAMS, f"Invalid params: {message}")
+
+
+def known(params: Object, members: Iterable[str]) -> Object:
+    """Return the known members.
+
+    Raises:
+        RequestError: a member that differs from a known one only by case (CVE-2026-27896).
+    """
+    wanted = tuple(members)
+    folded = {name.casefold() for name in (*wanted, "_meta")}
+    for key in params:
+        if key not in wanted and key != "_meta" and key.casefold() in folded:
+            raise invalid("a member differs from a known one only by case")
+    return {key: params[key] for key in wanted if key in params}
+
+
+def build(moment: Moment, request: Request, row: Method, asked: Asked) -> Call:
+    """Make the call that a request of role CALL stands for.
+
+    Raises:
+        UnknownTarget: the name is unknown, hidden or held back, all alike.
+        RequestError: params of the wrong shape, or a URI that several visible servers claim.
+    """
+    params = known(request.params, row.members)
+    if asked.caller.era is Era.MODERN and methods.REQUEST_STATE in params:
+        raise RequestError(codes.INVALID_PARAMS, f"Invalid or expired {methods.REQUEST_STATE}")
+    params = {key: value for key, value in params.items() if key not in _NOT_SENT_ON}
+    draft = _draft(request, asked)
+    if request.method == methods.COMPLETE:
+        found = _completion(moment, draft, params)
+    elif row.target == "uri":
+        found = _resource(moment, draft, params)
+    else:
+        found = _named(moment, draft, params, _NAMED_KIND[request.method])
+    return replace(
+        draft, target=found.target, params=found.params, exposed=found.exposed, definition=found.definition
+    )
+
+
+def _draft(request: Request, asked: Asked) -> Call:
+    return Call(
+        id=new_call_id(),
+        rpc_id=request.id,
+        method=request.method,
+        params={},
+        target=Target(Kind.TOOL, "", ""),
+        principal=asked.principal,
+        caller=asked.caller,
+        meta=asked.meta.extra,
+        trace=asked.meta.trace,
+        progress_token=asked.meta.progress_token,
+        log_level=asked.log_level,
+    )
+
+
+def _text(params: Object, key: str, where: str = "") -> str:
+    value = params.get(key)
+    if not isinstance(value, str):
+        raise invalid(f"{where}{key} must be a string")
+    return value
+
+
+def _object(params: Object, key: str, where: str = "") -> Object:
+    value = params.get(key)
+    if not isinstance(value, dict):
+        raise invalid(f"{where}{key} must be an object")
+    return value
+
+
+def _named(moment: Moment, draft: Call, params: Object, kind: Kind) -> _Found:
+    name = _text(params, "name")
+    if _ARGUMENTS in params:
+        _object(params, _ARGUMENTS)
+    route = _route(moment, draft, kind, name)
+    return _Found(_target(route), params | {"name": route.name}, route.exposed, route.definition)
+
+
+def _route(moment: Moment, draft: Call, kind: Kind, name: str) -> Route:
+    route = moment.resolve(kind, name, draft.principal, draft.caller.view)
+    if route is None:
+        lost = replace(draft, target=Target(kind, "", name), exposed=name)
+        raise UnknownTarget(lost, codes.INVALID_PARAMS, f"{_UNKNOWN[kind]}: {printable(name, SHOWN)}")
+    return route
+
+
+def _target(route: Route) -> Target:
+    return Target(route.kind, route.server, route.name, route.definition.annotations)
+
+
+def _resource(moment: Moment, draft: Call, params: Object) -> _Found:
+    uri = _text(params, "uri")
+    target, definition = resolve(moment, draft, uri)
+    return _Found(target, params | {"uri": target.name}, uri, definition)
+
+
+def resolve(moment: Moment, draft: Call, uri: str) -> tuple[Target, Definition | None]:
+    """Return where a resource URI leads for the caller of ``draft``.
+
+    Raises:
+        UnknownTarget: nowhere.
+        RequestError: to several visible servers, which the text names.
+    """
+    resolved = moment.resolve_uri(uri, draft.principal, draft.caller.view)
+    if resolved.ambiguous:
+        servers: list[Value] = list(resolved.ambiguous)
+        text = f"Ambiguous resource: write SERVER+URI with one of {', '.join(resolved.ambiguous)}"
+        raise RequestError(codes.INVALID_PARAMS, text, {"uri": uri, "servers": servers})
+    if resolved.target is None:
+        legacy = draft.caller.era is Era.LEGACY
+        code = codes.LEGACY_RESOURCE_NOT_FOUND if legacy else codes.INVALID_PARAMS
+        lost = replace(draft, target=Target(Kind.RESOURCE, "", uri), exposed=uri)
+        raise UnknownTarget(lost, code, "Resource not found", {"uri": uri})
+    return resolved.target, resolved.definition
+
+
+def _completion(moment: Moment, draft: Call, params: Object) -> _Found:
+    """Resolve a reference like the thing it names (server/utilities/completion §Reference Types)."""
+    ref = known(_object(params, "ref"), ("type", "name", "title", "uri"))
+    argument = known(_object(params, "argument"), ("name", "value"))
+    for key in ("name", "value"):
+        _text(argument, key, "argument.")
+    context = known(_object(params, "context"), (_ARGUMENTS,)) if "context" in params else None
+    if context is not None and _ARGUMENTS in context:
+        _object(context, _ARGUMENTS, "context.")
+    rest: Object = {"argument": argument} | ({} if context is None else {"context": context})
+    match ref.get("type"):
+        case "ref/prompt":
+            route = _route(moment, draft, Kind.PROMPT, _text(ref, "name", "ref."))
+            own: Object = {"type": "ref/prompt", "name": route.name}
+            return _Found(_target(route), {"ref": own, **rest}, route.exposed, route.definition)
+        case "ref/resource":
+            return _resource_ref(moment, draft, _text(ref, "uri", "ref."), rest)
+        case _:
+            raise invalid("ref.type must be ref/prompt or ref/resource")
+
+
+def _resource_ref(moment: Moment, draft: Call, uri: str, rest: Object) -> _Found:
+    """Resolve a template by its text, as listed or with its server in front, and anything else as a resource."""
+    principal, view = draft.principal, draft.caller.view
+    for route in moment.listed(Kind.TEMPLATE, principal, view):
+        if uri in (f"{route.server}+{route.name}", moment.bare_uri(route, principal, view)):
+            found: tuple[Target, Definition | None] = _target(route), route.definition
+            break
+    else:
+        found = resolve(moment, draft, uri)
+    target, definition = found
+    return _Found(target, {"ref": {"type": "ref/resource", "uri": target.name}, **rest}, uri, definition)

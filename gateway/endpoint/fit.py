@@ -1,0 +1,231 @@
+"""Fits a server's result to the version its client speaks (contract: Fitting). Pure functions on split results.
+
+For a client of the server's own era the bytes stay, but for ``_meta`` and cache hints. What is not named here is never
+read, so it cannot be lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from gateway import __version__
+from gateway.endpoint.services import Moment
+from gateway.model.call import Call
+from gateway.model.catalog import Definition, Kind
+from gateway.model.exchange import Exchange, InstanceFacts
+from gateway.protocol import meta, methods, rawjson, results, versions
+from gateway.protocol.rawjson import JsonError, Members, Object, Raw, Value
+from gateway.protocol.versions import Era
+
+IDENTITY: Final[Object] = {"name": "aiohttp-mcp-gateway", "version": __version__}
+"""What the gateway calls itself, in place of the servers behind it."""
+
+_MODERN_MEMBERS: Final = ("resultType", "ttlMs", "cacheScope")
+_LOCAL_REFERENCES: Final = (b'"$ref"', b'"$dynamicRef"', b'"$recursiveRef"', b'"$defs"', b'"definitions"', b'"$id"')
+_STRUCTURED: Final = "structuredContent"
+_OUTPUT_SCHEMA: Final = "outputSchema"
+_MAX_TTL_MS: Final = 300_000
+
+
+def own_result(members: Members) -> Members:
+    """Finish a result of our own making for a modern client."""
+    return meta.merge(results.with_type(members), {meta.SERVER_INFO: IDENTITY})
+
+
+def result(moment: Moment, call: Call, exchange: Exchange, members: Members) -> Members:
+    """Return a server's result as the caller may read it."""
+    listing = moment.catalog.listings.get(call.target.server)
+    foreign = listing is not None and listing.era not in ("", call.caller.era.value)
+    fitted = _shown_uris(moment, call, members)
+    if call.caller.era is Era.MODERN:
+        fitted = _modern(moment, call, fitted, foreign)
+        additions: dict[str, Value] = {meta.SERVER_INFO: IDENTITY}
+    else:
+        fitted, additions = _legacy(call, fitted, foreign), {}
+    if exchange.instance is not None and moment.config.listen.instance_meta:
+        additions[meta.INSTANCE] = _instance(exchange.instance)
+    return meta.merge(fitted, additions) if additions else fitted
+
+
+def _instance(facts: InstanceFacts) -> Object:
+    return {"server": facts.server, "fingerprint": facts.fingerprint, "pin": facts.pin}
+
+
+def _modern(moment: Moment, call: Call, members: Members, foreign: bool) -> Members:
+    fitted = results.with_type(_without_reserved(members) if foreign else members)
+    if call.method != methods.RESOURCES_READ:
+        return fitted
+    ttl, public = _own_hints(fitted)
+    scope = "public" if public and moment.loaded.anonymous else "private"
+    return fitted | {"ttlMs": rawjson.raw(ttl), "cacheScope": rawjson.raw(scope)}
+
+
+def _own_hints(members: Members) -> tuple[int, bool]:
+    """Return a read's own hints within bounds; one that says nothing is stale at once."""
+    try:
+        ttl, public = results.cache_hints(members)
+    except JsonError:
+        return 0, False
+    return max(0, min(ttl or 0, _MAX_TTL_MS)), public
+
+
+def _legacy(call: Call, members: Members, foreign: bool) -> Members:
+    fitted = {key: item for key, item in members.items() if not (foreign and key in _MODERN_MEMBERS)}
+    fitted.pop("resultType", None)
+    if foreign:
+        fitted = _without_reserved(fitted)
+    if call.method == methods.TOOLS_CALL:
+        fitted = _structured(call.definition, fitted)
+    if call.caller.version == versions.OLDEST_LEGACY:
+        fitted = _links_as_text(fitted)
+    return fitted
+
+
+def _without_reserved(members: Members) -> Members:
+    own = members.get("_meta")
+    if own is None:
+        return members
+    try:
+        kept = meta.strip_reserved(rawjson.decode_members(own))
+    except JsonError:
+        kept = {}
+    rest = {key: item for key, item in members.items() if key != "_meta"}
+    return members | {"_meta": rawjson.raw(kept)} if kept else rest
+
+
+def _is_object(item: Raw) -> bool:
+    return rawjson.raw_bytes(item).lstrip().startswith(b"{")
+
+
+def _wrap(definition: Definition | None) -> bool:
+    """Tell whether values that are no objects are wrapped; a schema with references cannot be moved, so it is left out."""
+    schema = definition.members.get(_OUTPUT_SCHEMA) if definition is not None else None
+    return schema is None or not any(word in rawjson.raw_bytes(schema) for word in _LOCAL_REFERENCES)
+
+
+def _structured(definition: Definition | None, members: Members) -> Members:
+    """Make ``structuredContent`` an object, as versions before 2026-07-28 demand."""
+    item = members.get(_STRUCTURED)
+    schema = definition.members.get(_OUTPUT_SCHEMA) if definition is not None else None
+    if item is None or (_is_object(item) and (schema is None or _describes_object(schema))):
+        return members
+    if _wrap(definition):
+        return members | {_STRUCTURED: rawjson.raw({"result": item})}
+    return {key: value for key, value in members.items() if key != _STRUCTURED}
+
+
+def _describes_object(schema: Raw) -> bool:
+    try:
+        kind = rawjson.decode_members(schema).get("type")
+    except JsonError:
+        return False
+    return kind is not None and rawjson.is_text(kind, b'"object"')
+
+
+def legacy_definition(wire: bytes, definition: Definition) -> bytes:
+    """Return a tool as versions before 2026-07-28 know it: with an ``outputSchema`` of an object, or none."""
+    schema = definition.members.get(_OUTPUT_SCHEMA)
+    if schema is None or _describes_object(schema):
+        return wire
+    members = rawjson.decode_members(wire)
+    if not _wrap(definition):
+        members.pop(_OUTPUT_SCHEMA, None)
+        return rawjson.encode(members)
+    wrapped = {"type": "object", "properties": {"result": schema}, "required": ["result"]}
+    return rawjson.encode(members | {_OUTPUT_SCHEMA: rawjson.raw(wrapped)})
+
+
+Edit = Callable[[Members], Members]
+"""Takes a content item or resource contents, split one level, and returns it changed or the same object."""
+
+
+def _links_as_text(members: Members) -> Members:
+    """Replace ``resource_link`` content, which came with 2025-06-18."""
+    return _edit_content(members, b'"resource_link"', _link_text)
+
+
+def _link_text(item: Members) -> Members:
+    if not _is_type(item, b'"resource_link"'):
+        return item
+    parts = [_string(item, key) for key in ("title", "name", "uri", "description")]
+    title, name, uri, description = parts
+    text = f"{title or name or 'Resource'}: {uri}" + (f"\n{description}" if description else "")
+    return {"type": rawjson.raw("text"), "text": rawjson.raw(text)}
+
+
+def _is_type(item: Members, name: bytes) -> bool:
+    kind = item.get("type")
+    return kind is not None and rawjson.is_text(kind, name)
+
+
+def _string(item: Members, key: str) -> str:
+    try:
+        value = rawjson.decode_value(item[key]) if key in item else ""
+    except JsonError:
+        return ""
+    return value if isinstance(value, str) else ""
+
+
+def _edit_content(members: Members, marker: bytes, edit: Edit) -> Members:
+    """Apply an edit to the content of a tool result or of prompt messages, if ``marker`` occurs in it at all."""
+    for key, change in (("content", edit), ("messages", partial(_edit_message, edit))):
+        item = members.get(key)
+        if item is not None and marker in rawjson.raw_bytes(item):
+            after = _edit_items(item, change)
+            members = members if after is item else members | {key: after}
+    return members
+
+
+def _edit_message(edit: Edit, message: Members) -> Members:
+    content = message.get("content")
+    after = content if content is None else _edit_item(content, edit)
+    return message if after is None or after is content else message | {"content": after}
+
+
+def _edit_items(item: Raw, edit: Edit) -> Raw:
+    """Edit the objects of an array; one that needs no change, or is none, stays byte for byte."""
+    try:
+        items = rawjson.decode_items(item)
+        edited = [_edit_item(each, edit) for each in items]
+    except JsonError:
+        return item
+    return item if all(after is before for after, before in zip(edited, items, strict=True)) else rawjson.raw(edited)
+
+
+def _edit_item(item: Raw, edit: Edit) -> Raw:
+    if not _is_object(item):
+        return item
+    before = rawjson.decode_members(item)
+    after = edit(before)
+    return item if after is before else rawjson.raw(after)
+
+
+def _shown_uris(moment: Moment, call: Call, members: Members) -> Members:
+    """Rewrite URIs that several servers visible to this principal list to the form the lists show."""
+    shown = partial(_shown, moment, call)
+    contents = members.get("contents")
+    if call.method == methods.RESOURCES_READ and contents is not None:
+        after = _edit_items(contents, shown)
+        return members if after is contents else members | {"contents": after}
+    return _edit_content(members, b'"resource', partial(_embedded, shown))
+
+
+def _shown(moment: Moment, call: Call, item: Members) -> Members:
+    uri = _string(item, "uri")
+    routes = moment.catalog.by_uri.get((Kind.RESOURCE, uri), ()) if uri else ()
+    own = next((route for route in routes if route.server == call.target.server), None)
+    if own is None or len(routes) < 2:
+        return item
+    form = moment.bare_uri(own, call.principal, call.caller.view)
+    return item if form == uri else item | {"uri": rawjson.raw(form)}
+
+
+def _embedded(shown: Edit, item: Members) -> Members:
+    """Look into a content item: a link has the URI itself, an embedded resource one level down."""
+    if _is_type(item, b'"resource_link"'):
+        return shown(item)
+    inner = item.get("resource")
+    after = inner if inner is None else _edit_item(inner, shown)
+    return item if after is None or after is inner else item | {"resource": after}

@@ -1,0 +1,115 @@
+"""The four lists: complete, per principal, in pages of our own, joined from definitions that were encoded once.
+
+Cursors are sealed to principal, method, view and snapshot, so that a page can only follow the page it was given with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from gateway.endpoint import fit
+from gateway.endpoint.services import Moment
+from gateway.errors import RequestError
+from gateway.model.call import Caller
+from gateway.model.catalog import KIND_OF_METHOD, LIST_KEY, LIST_METHOD, Kind, Listing, Route
+from gateway.model.principal import Principal
+from gateway.protocol import codes, rawjson, results
+from gateway.protocol.rawjson import Members, Object
+from gateway.protocol.versions import Era
+from gateway.state.sealing import Sealer, SealError
+
+MAX_TTL_MS: Final = 300_000
+_PURPOSE: Final = "cursor"
+_FEATURE: Final = {
+    Kind.TOOL: "tools",
+    Kind.PROMPT: "prompts",
+    Kind.RESOURCE: "resources",
+    Kind.TEMPLATE: "resources",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Who reads a list, and how it is to be written."""
+
+    principal: Principal
+    caller: Caller
+
+
+def page(moment: Moment, sealer: Sealer, method: str, reader: Reader, cursor: object) -> Members:
+    """Return one page of a list; ``cursor`` is None for the first one.
+
+    Raises:
+        RequestError: −32602 for a cursor that is not this principal's, list's, view's and snapshot's (S75).
+    """
+    kind = KIND_OF_METHOD[method]
+    start = 0 if cursor is None else _open(moment, sealer, kind, reader, cursor)
+    routes = moment.listed(kind, reader.principal, reader.caller.view)
+    end = start + moment.config.naming.page_size
+    items = [_wire(moment, route, reader) for route in routes[start:end]]
+    extra: Object = {}
+    if end < len(routes):
+        extra["nextCursor"] = sealer.seal(_PURPOSE, str(end).encode(), _context(moment, kind, reader))
+    listed = results.list_page(LIST_KEY[kind], items, extra)
+    if reader.caller.era is Era.LEGACY:
+        return listed
+    return fit.own_result(listed | encoded(hints(moment, (kind,))))
+
+
+def _open(moment: Moment, sealer: Sealer, kind: Kind, reader: Reader, cursor: object) -> int:
+    try:
+        return int(sealer.open(_PURPOSE, cursor if isinstance(cursor, str) else "", _context(moment, kind, reader)))
+    except SealError:
+        raise RequestError(codes.INVALID_PARAMS, "Invalid cursor: start again from the first page") from None
+
+
+def _context(moment: Moment, kind: Kind, reader: Reader) -> bytes:
+    return rawjson.canonical([reader.principal.id, LIST_METHOD[kind], reader.caller.view, moment.digest])
+
+
+def _wire(moment: Moment, route: Route, reader: Reader) -> bytes:
+    """Return a definition as this reader sees it; the bytes of the catalog unless something must differ."""
+    wire = route.wire
+    if route.kind in (Kind.RESOURCE, Kind.TEMPLATE):
+        shown = moment.bare_uri(route, reader.principal, reader.caller.view)
+        wire = wire if shown == route.name else route.definition.encoded(shown)
+    if route.kind is Kind.TOOL and reader.caller.era is Era.LEGACY:
+        return fit.legacy_definition(wire, route.definition)
+    return wire
+
+
+def hints(moment: Moment, kinds: Iterable[Kind]) -> Object:
+    """Return ``ttlMs`` and ``cacheScope`` for lists of these kinds (server/utilities/caching; contract: Lists).
+
+    Without any listing there is nothing to be fresh: the time is 0.
+    """
+    listings = list(moment.catalog.listings.values())
+    features = {_FEATURE[kind] for kind in kinds}
+    default = int(moment.config.naming.list_ttl * 1000)
+    times = [clamp(_ttl(listing, features, default)) for listing in listings]
+    public = moment.loaded.anonymous and bool(listings) and all(listing.public for listing in listings)
+    return {"ttlMs": min(times, default=0), "cacheScope": "public" if public else "private"}
+
+
+def clamp(ttl_ms: int) -> int:
+    """Bound a time a server told us (S102)."""
+    return max(0, min(ttl_ms, MAX_TTL_MS))
+
+
+def _ttl(listing: Listing, features: Iterable[str], default: int) -> int:
+    if listing.ttl_ms is not None:
+        return listing.ttl_ms
+    return default if all(_announces(listing, feature) for feature in features) else 0
+
+
+def _announces(listing: Listing, feature: str) -> bool:
+    """Tell whether a server reports changes of a list; one without the feature has a list that stays empty."""
+    offered = listing.capabilities.get(feature)
+    return offered is None or (isinstance(offered, dict) and offered.get("listChanged") is True)
+
+
+def encoded(values: Object) -> Members:
+    """Encode members for use among raw ones."""
+    return {name: rawjson.raw(value) for name, value in values.items()}

@@ -1,0 +1,83 @@
+"""What the endpoint needs of the rest of the gateway, and no more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
+
+from gateway.auth.authenticate import Authenticator
+from gateway.auth.throttle import Throttle
+from gateway.config.root import Config, LoadedConfig
+from gateway.model.call import Call
+from gateway.model.catalog import Catalog, Kind, Route
+from gateway.model.exchange import Exchange
+from gateway.model.outcome import Outcome
+from gateway.model.principal import Principal
+from gateway.pipeline.resources import Resolved
+from gateway.policy.limits import RequestBudget
+from gateway.state.sealing import Sealer
+from gateway.telemetry.metrics import Metrics
+
+ChangeListener: TypeAlias = Callable[[str, frozenset[Kind]], None]
+"""Takes a server's name and the kinds whose lists may have changed; must not block."""
+
+
+class Moment(Protocol):
+    """One snapshot, as the endpoint reads it: once per request."""
+
+    @property
+    def loaded(self) -> LoadedConfig: ...
+    @property
+    def config(self) -> Config: ...
+    @property
+    def catalog(self) -> Catalog: ...
+    @property
+    def authenticator(self) -> Authenticator: ...
+    @property
+    def digest(self) -> str: ...
+
+    def listed(self, kind: Kind, principal: Principal, view: str | None) -> tuple[Route, ...]:
+        """Return the visible routes of a kind in stable order."""
+
+    def resolve(self, kind: Kind, exposed: str, principal: Principal, view: str | None) -> Route | None:
+        """Return a visible tool or prompt by its exposed name."""
+
+    def resolve_uri(self, uri: str, principal: Principal, view: str | None) -> Resolved:
+        """Return where a resource URI leads."""
+
+    def bare_uri(self, route: Route, principal: Principal, view: str | None) -> str:
+        """Return how a resource is shown to a principal."""
+
+    async def run(self, call: Call, exchange: Exchange) -> Outcome:
+        """Send a call through the whole chain."""
+
+
+class Services(Protocol):
+    """Long-lived things, shared by all requests."""
+
+    @property
+    def sealer(self) -> Sealer: ...
+    @property
+    def metrics(self) -> Metrics: ...
+    @property
+    def throttle(self) -> Throttle: ...
+    @property
+    def budget(self) -> RequestBudget: ...
+
+    def current(self) -> Moment:
+        """Return the snapshot in force."""
+
+    def draining(self) -> bool:
+        """Tell whether the gateway is shutting down."""
+
+    def changes(self, listener: ChangeListener) -> Callable[[], None]:
+        """Subscribe to list changes; the result ends the subscription."""
+
+    async def security_event(self, event: str, fields: dict[str, object]) -> None:
+        """Audit a refusal that came before any call."""
+
+    async def denied(self, call: Call, reason: str) -> None:
+        """Audit a call that was refused before the chain, such as one of an unknown name."""
+
+    async def end_session(self, session_id: str) -> None:
+        """End what servers hold for a client session that is over."""

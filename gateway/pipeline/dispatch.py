@@ -1,0 +1,43 @@
+"""The end of the chain: hands the call to the pool. What a server may not answer here becomes a protocol error."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from gateway.errors import Reason
+from gateway.model.call import Call
+from gateway.model.exchange import Exchange
+from gateway.model.outcome import Complete, Failure, InputRequired, Outcome, Started
+from gateway.pipeline.interceptor import Passage
+
+
+class Servers(Protocol):
+    """The pool, as far as a call needs it."""
+
+    async def call(self, call: Call, exchange: Exchange) -> Outcome:
+        """Send the call to its server and wait for the outcome."""
+
+
+class Dispatch:
+    """Sends one call to its server."""
+
+    def __init__(self, servers: Servers) -> None:
+        self._servers = servers
+
+    async def __call__(self, call: Call, passage: Passage) -> Outcome:
+        outcome = await self._servers.call(call, passage.exchange)
+        match outcome:
+            case Complete() | Failure():
+                return outcome
+            case InputRequired():
+                return _unasked(call, "asked for input that no client was offered to give")
+            case Started():
+                return _unasked(call, "started a task that nobody asked for")
+
+
+def _unasked(call: Call, what: str) -> Failure:
+    return Failure(
+        Reason.PROTOCOL_ERROR,
+        f"Server {call.target.server} {what}. The call may have run in part. Its operators need to look at it.",
+        may_have_run=True,
+    )

@@ -1,0 +1,56 @@
+"""The shape of a step, and how steps become a chain."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol, TypeAlias
+
+from gateway.model.call import Call
+from gateway.model.exchange import Exchange
+from gateway.model.outcome import Outcome
+from gateway.policy.engine import Decision
+
+
+@dataclass(slots=True)
+class Passage:
+    """One call's way through the chain: its exchange, and what the steps learned for those around them.
+
+    ``start_seq`` is the audit sequence number of the durable start record, None before it was written.
+    """
+
+    exchange: Exchange
+    decision: Decision | None = None
+    start_seq: int | None = None
+    limit_scope: str = ""
+
+
+CallNext: TypeAlias = Callable[[Call, Passage], Awaitable[Outcome]]
+
+
+class Interceptor(Protocol):
+    """One step. It may answer itself, pass the call on, or look at the outcome on the way back."""
+
+    name: str
+
+    async def __call__(self, call: Call, passage: Passage, call_next: CallNext) -> Outcome:
+        """Handle the call."""
+
+
+class Chain:
+    """Steps composed once, outermost first; ``end`` is the step that has no next."""
+
+    def __init__(self, steps: Sequence[Interceptor], end: CallNext) -> None:
+        entry = end
+        for step in reversed(steps):
+            entry = partial(_through, step, entry)
+        self._entry = entry
+
+    async def run(self, call: Call, exchange: Exchange) -> Outcome:
+        """Send a call through every step."""
+        return await self._entry(call, Passage(exchange))
+
+
+async def _through(step: Interceptor, call_next: CallNext, call: Call, passage: Passage) -> Outcome:
+    return await step(call, passage, call_next)

