@@ -71,5 +71,5 @@ class Notebook:
     def _save(self) -> None:
         """Write everything anew beside the file, then put it in its place: a crash leaves the old or the new one."""
         beside = self._file.with_suffix(".new")
-        beside.write_text(json.dumps([asdict(note) for note in self], indent=1, ensure_ascii=False), "utf-8")
+        beside.write_text(json.dumps([asdict(note) for note in self], indent=1), "utf-8")
         os.replace(beside, self._file)

@@ -103,14 +103,14 @@ class Server:
         while line := lines.readline(MAX_LINE):
             try:
                 message = json.loads(line)
-            except ValueError:
+            except (ValueError, RecursionError):
                 self._send({"id": None, "error": {"code": -32700, "message": "Parse error"}})
                 continue
             if isinstance(message, dict) and isinstance(message.get("method"), str):
                 self._receive(message)
 
     def _send(self, message: Json) -> None:
-        self._out.write(json.dumps({"jsonrpc": "2.0", **message}, ensure_ascii=False).encode() + b"\n")
+        self._out.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
         self._out.flush()
 
     def _receive(self, message: Json) -> None:

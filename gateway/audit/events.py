@@ -116,7 +116,7 @@ def server_event(event: str, server: str, facts: Mapping[str, Value]) -> Object:
 
 
 def gateway_event(event: str, facts: Mapping[str, Value]) -> Object:
-    """Record what happened to the gateway: ``gateway.*``, ``config.*``, ``audit.*``, ``auth.degraded``, ``alert.raised``."""
+    """Record what happened to the gateway: ``gateway.*``, ``config.*``, ``audit.*``, alerts."""
     return {"event": event, event.partition(".")[0]: _texts(facts)}
 
 

@@ -48,7 +48,7 @@ STATUS: Final[dict[Reason, str]] = {
     Reason.PROTOCOL_ERROR: "protocol_error",
     Reason.TOO_LARGE: "too_large",
 }
-"""``outcome.status`` of a call the gateway stopped; the rest are ``ok``, ``tool_error``, ``input_required``, ``started``."""
+"""``outcome.status`` of a call that the gateway stopped; see ``status_of`` for the others."""
 
 
 @dataclass(frozen=True, slots=True)

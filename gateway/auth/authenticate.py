@@ -39,11 +39,6 @@ class Authenticator:
     """Knows every credential of one config. ``wall_clock`` gives aware UTC times."""
 
     def __init__(self, loaded: LoadedConfig, wall_clock: Callable[[], datetime]) -> None:
-        """Read the keys.
-
-        Raises:
-            ConfigError: a client's keys cannot be used.
-        """
         self._anonymous = loaded.anonymous
         self._keys = KeyRing.build(loaded.config.clients)
         self._wall_clock = wall_clock

@@ -228,3 +228,6 @@ _HANDLERS: Final[dict[str, Callable[[_Adoption, str, Tree, Mapping], None]]] = {
     "tools": _tools,
     **{key: _choice(key, side) for key, side in _CHOICES.items()},
 }
+
+FOREIGN_KEYS: Final = (*_HANDLERS, *_NOT_USED)
+"""Keys of other programs that mean something here, or that are known to mean nothing."""

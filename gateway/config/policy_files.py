@@ -32,9 +32,9 @@ class PolicyFiles:
         self._grafts: list[tuple[Document, Loc]] = []
         self.data: list[bytes] = []
 
-    def gather(self, entries: list[Tree], main: Document) -> None:
-        """Read every entry. ``entries`` are already expanded, ``main`` is where they stand."""
-        for index, entry in enumerate(entries):
+    def gather(self, entries: dict[int, Tree], main: Document) -> None:
+        """Read every entry. ``entries`` are the globs expanded, and policies, by where they stand in ``main``."""
+        for index, entry in entries.items():
             loc: Loc = ("policies", index)
             if isinstance(entry, str):
                 self._glob(entry, loc)
@@ -52,7 +52,7 @@ class PolicyFiles:
             self._problem(loc, "is an empty path")
             return
         try:
-            matches = sorted(glob.glob(str(self._base / pattern), recursive=True))  # noqa: PTH207 - Path.glob takes no absolute patterns.
+            matches = sorted(glob.glob(str(self._base / pattern), recursive=True))
         except ValueError:
             self._problem(loc, "is no path")
             return

@@ -63,6 +63,8 @@ def is_secret(loc: Loc) -> bool:
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """Return ``did you mean 'x'?`` for the known word that is most like this one, else nothing."""
-    names = {name.casefold(): name for name in known}
+    names: dict[str, str] = {}
+    for name in known:
+        names.setdefault(name.casefold(), name)
     close = difflib.get_close_matches(word.casefold(), list(names), n=1, cutoff=0.6)
     return f"did you mean '{names[close[0]]}'?" if close else ""

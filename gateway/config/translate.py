@@ -6,7 +6,7 @@ Pydantic's own texts quote input, which may be a secret; none of them is passed 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Literal, get_args, get_origin
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
@@ -120,4 +120,4 @@ class Translation:
 
 def literals_at(loc: Loc) -> list[object]:
     """Return the words that may stand at a place."""
-    return [choice for item in annotations_at(loc) for choice in getattr(item, "__args__", ())]
+    return [choice for item in annotations_at(loc) if get_origin(item) is Literal for choice in get_args(item)]

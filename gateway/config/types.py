@@ -137,16 +137,39 @@ def parse_server_url(value: SecretStr) -> SecretStr:
     return value
 
 
+def format_duration(seconds: float) -> str:
+    """Write a duration in the largest unit that divides it."""
+    if seconds == 0:
+        return "0s"
+    milliseconds = round(seconds * 1000)
+    for unit in ("d", "h", "m", "s"):
+        length = round(_UNITS[unit] * 1000)
+        if milliseconds % length == 0 and (milliseconds > length or unit == "s"):
+            return f"{milliseconds // length}{unit}"
+    return f"{milliseconds}ms"
+
+
+def format_size(count: int) -> str:
+    """Write a number of bytes in the largest unit that divides it."""
+    for unit in ("GiB", "MiB", "KiB"):
+        if count and count % _SIZES[unit] == 0:
+            return f"{count // _SIZES[unit]}{unit}"
+    return str(count)
+
+
+DURATION_PATTERN: Final = r"^[0-9]+(\.[0-9]+)?\s*(ms|s|m|h|d)$"
+RATE_PATTERN: Final = r"^[0-9]+\s*/\s*(second|minute|hour|day)$"
+
 Duration: TypeAlias = Annotated[
     float,
     BeforeValidator(parse_duration),
-    WithJsonSchema({"type": "string", "pattern": r"^[0-9]+(\.[0-9]+)?\s*(ms|s|m|h|d)$"}),
+    WithJsonSchema({"type": "string", "pattern": DURATION_PATTERN}),
 ]
 Size: TypeAlias = Annotated[int, BeforeValidator(parse_size), WithJsonSchema({"type": ["string", "integer"]})]
 RateText: TypeAlias = Annotated[
     Rate,
     BeforeValidator(parse_rate),
-    WithJsonSchema({"type": "string", "pattern": r"^[0-9]+\s*/\s*(second|minute|hour|day)$"}),
+    WithJsonSchema({"type": "string", "pattern": RATE_PATTERN}),
 ]
 Whole: TypeAlias = Annotated[int, BeforeValidator(refuse_bool)]
 Sha256: TypeAlias = Annotated[

@@ -1,4 +1,4 @@
-"""How long to wait after a failure: longer each time, never in step with others, never for ever. Pure but for chance."""
+"""How long to wait after a failure: longer each time, never in step with others. Pure but for chance."""
 
 from __future__ import annotations
 

@@ -64,6 +64,11 @@ class Hello:
         return isinstance(item, dict) and item.get(name) is True
 
     @property
+    def completes(self) -> bool:
+        """Tell whether completion may be asked for; the oldest version has it without declaring it."""
+        return self.has("completions") or self.version == "2024-11-05"
+
+    @property
     def product(self) -> str:
         """Name and version in one short string for audit records."""
         name, version = self.server_info.get("name"), self.server_info.get("version")
@@ -166,6 +171,9 @@ class Dialect(Protocol):
             DownstreamError: the server did not take it.
         """
 
+    async def abandon(self) -> None:
+        """Drop what runs, without a word: the other side is gone."""
+
     async def aclose(self) -> None:
         """Say goodbye where the era has a word for it; bounded in time. The transport stays the owner's."""
 
@@ -226,20 +234,25 @@ def read_string(members: Members, key: str) -> str | None:
     return value if isinstance(value, str) else None
 
 
-REJECTED: Final = frozenset({401, 403})
-"""HTTP statuses that say our credential is not good enough."""
+_REJECTED: Final = frozenset({401, 403})
+REFUSED: Final = _REJECTED | {429}
+"""HTTP statuses that are about the gateway and not about the request, whatever message comes with them."""
 
 
-def unanswered(peer: Peer, reply: Reply) -> DownstreamError:
-    """Say what an HTTP answer without a JSON-RPC message means (contract: a call names cause and next step)."""
-    status = reply.status
-    if status in REJECTED:
-        return peer.error(Reason.UNAVAILABLE, "refused the gateway: credential rejected")
-    if status == 429:
-        error = peer.error(Reason.UNAVAILABLE, "is limiting the gateway")
-        seconds = reply.headers.get("retry-after", "")
-        error.retry_after_ms = int(seconds) * 1000 if seconds.isdecimal() and len(seconds) < 6 else None
-        return error
+class Unserved(DownstreamError):
+    """The server answered, but did not serve the request: sending it again would be no better."""
+
+
+def unanswered(peer: Peer, reply: Reply) -> Unserved:
+    """Say what an HTTP answer without a usable JSON-RPC message means; the text is safe to show."""
+    status, seconds = reply.status, reply.headers.get("retry-after", "")
+    if status in _REJECTED:
+        return Unserved(Reason.UNAVAILABLE, f'server "{peer.name}" refused the gateway: credential rejected')
+    if status in REFUSED:
+        wait = int(seconds) * 1000 if seconds.isdecimal() and len(seconds) < 6 else None
+        return Unserved(Reason.UNAVAILABLE, f'server "{peer.name}" is limiting the gateway', retry_after_ms=wait)
     if status >= 500:
-        return peer.error(Reason.UNAVAILABLE, f"answered with HTTP status {status}", may_have_run=True)
-    return peer.error(Reason.PROTOCOL_ERROR, f"answered with HTTP status {status} and no message", may_have_run=True)
+        text = f'server "{peer.name}" answered with HTTP status {status}'
+        return Unserved(Reason.UNAVAILABLE, text, may_have_run=True)
+    text = f'server "{peer.name}" answered with HTTP status {status} and no message'
+    return Unserved(Reason.PROTOCOL_ERROR, text, may_have_run=not 400 <= status < 500)

@@ -74,7 +74,7 @@ def run(gate: int, orders: list[bytes]) -> None:
         argv, pairs = orders[4 : 4 + count], orders[4 + count :]
         names = [pair.partition(b"=") for pair in pairs]
         os.set_inheritable(gate, False)
-        os.execve(argv[0], argv, {name: value for name, _, value in names})
+        os.execve(argv[0], argv, {name: value for name, _, value in names})  # noqa: S606 - no shell is the point.
     except (OSError, ValueError) as error:
         os.write(gate, b"%b:%d" % (step, getattr(error, "errno", None) or 0))
         os._exit(127)

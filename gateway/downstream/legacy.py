@@ -16,6 +16,7 @@ from gateway.downstream.dialect import (
     CAPABILITY_OF,
     CHANGES,
     CLIENT_INFO,
+    REFUSED,
     Hello,
     Page,
     Peer,
@@ -26,7 +27,8 @@ from gateway.downstream.dialect import (
 )
 from gateway.downstream.flights import Flight, Flights
 from gateway.downstream.modern import cancellation, page_of, supported_versions
-from gateway.downstream.transport import Answer, Reply, Request, SessionTransport
+from gateway.downstream.sessions import SessionTransport
+from gateway.downstream.transport import Answer, Reply, Request
 from gateway.errors import DownstreamError, Reason
 from gateway.model.call import Call
 from gateway.model.catalog import LIST_METHOD, Kind
@@ -188,6 +190,8 @@ class Legacy:
             self.notification(method, params)
 
     def _outcome(self, call: Call, reply: Reply) -> Outcome:
+        if reply.status in REFUSED:
+            raise unanswered(self._peer, reply)
         if reply.error is not None:
             text = f'server "{self._peer.name}" answered with an error'
             return Failure(Reason.PROTOCOL_ERROR, text, error=reply.error)
@@ -224,6 +228,10 @@ class Legacy:
             self._renewal = None
         # The server may have been replaced; what it offers must be read again, and our wishes told again.
         self._peer.events.changed(ALL_KINDS)
+        if self._uris:
+            self._tasks.start(self._wish_again(), f"subscriptions {self._peer.name}")
+
+    async def _wish_again(self) -> None:
         for uri in sorted(self._uris):
             await self._wish(methods.RESOURCES_SUBSCRIBE, uri)
 
@@ -234,7 +242,12 @@ class Legacy:
         async with self._levels:
             if self._level is not None and meta.LOG_LEVELS.index(self._level) <= meta.LOG_LEVELS.index(level):
                 return
-            reply = await self._send(lambda session: self._plain(methods.SET_LEVEL, {"level": level}, session))
+            try:
+                reply = await self._send(lambda session: self._plain(methods.SET_LEVEL, {"level": level}, session))
+            except DownstreamError as error:
+                # The call itself is worth more than its log messages.
+                _log.info("log_level_failed", server=self._peer.name, reason=error.message)
+                return
             if reply.result is not None:
                 self._level = level
 
@@ -261,10 +274,16 @@ class Legacy:
             return
         loop = asyncio.get_running_loop()
         failures, gap = 0, False
+
+        def opened() -> None:
+            # What was said while there was no stream is lost, unless the server itself closed the last one.
+            if gap:
+                self._peer.events.changed(ALL_KINDS)
+
         while True:
-            session, opened = self._session, loop.time()
+            session, began = self._session, loop.time()
             try:
-                status = await transport.stream(session.headers())
+                status = await transport.stream(session.headers(), opened)
                 if status == 404 and session.id:
                     await self._renew(session)
                 elif 400 <= status < 500:
@@ -273,10 +292,8 @@ class Legacy:
             except DownstreamError as error:
                 _log.info("stream_lost", server=self._peer.name, reason=error.message)
                 gap = True
-            failures = 1 if loop.time() - opened >= SETTLED else failures + 1
+            failures = 1 if loop.time() - began >= SETTLED else failures + 1
             await asyncio.sleep(backoff.delay(failures, 1.0))
-            if gap:
-                self._peer.events.changed(ALL_KINDS)
 
     async def subscribe(self, uris: frozenset[str]) -> None:
         """Make these the resources whose updates are heard of; nothing where the server has no such feature."""
@@ -297,6 +314,10 @@ class Legacy:
             return
         if reply.error is not None:
             _log.info("subscription_refused", server=self._peer.name, code=reply.error.code)
+
+    async def abandon(self) -> None:
+        """Drop a renewal that still runs."""
+        await self._tasks.aclose()
 
     async def aclose(self) -> None:
         """End the session over HTTP (basic/transports §Session Management, rule 5)."""

@@ -172,7 +172,7 @@ class Listening:
                 await asyncio.wait([stream.task])
 
     def _filter(self) -> Object:
-        uris: list[Value] = list(sorted(self._uris))
+        uris: list[Value] = [*sorted(self._uris)]
         return self._flags | ({"resourceSubscriptions": uris} if uris else {})
 
     async def _open(self, stream: Stream) -> None:

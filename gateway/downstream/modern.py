@@ -1,4 +1,4 @@
-"""The modern dialect: every request carries its version, its client and its capabilities (2026-07-28 basic/index §_meta).
+"""The modern dialect: every request carries version, client and capabilities (2026-07-28 basic/index §_meta).
 
 Knows MCP and one transport; no sessions, no handshake, no pool.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 from gateway.downstream import requests
 from gateway.downstream.dialect import (
     CAPABILITY_OF,
+    REFUSED,
     Hello,
     Page,
     Peer,
@@ -42,14 +43,14 @@ def discovery(timeout: float, *, http: bool) -> Request:
     return Request(methods.DISCOVER, {"_meta": requests.base_meta()}, headers, timeout)
 
 
-def read_discovery(result: Members) -> Hello | None:
-    """Read a ``DiscoverResult``; None for a result that is none, such as a legacy server's guess."""
+def read_discovery(result: Members) -> tuple[Hello, tuple[str, ...]] | None:
+    """Read a ``DiscoverResult`` and the versions in it; None for a result that is none, such as a legacy server's."""
     try:
         supported = decode_value(result["supportedVersions"]) if "supportedVersions" in result else None
         if not isinstance(supported, list) or results.result_type(result) != results.COMPLETE:
             return None
-        version = MODERN if MODERN in supported else ""
-        return read_hello(Era.MODERN, version, read_object(read_members(result, "_meta"), meta.SERVER_INFO), result)
+        info = read_object(read_members(result, "_meta"), meta.SERVER_INFO)
+        return read_hello(Era.MODERN, MODERN, info, result), tuple(item for item in supported if isinstance(item, str))
     except JsonError:
         return None
 
@@ -132,6 +133,8 @@ class Modern:
             self._peer.events.violation("misplaced_notification")
 
     def _outcome(self, call: Call, reply: Reply) -> Outcome:
+        if reply.status in REFUSED:
+            raise unanswered(self._peer, reply)
         if reply.error is not None:
             return self._failure(call, reply.error)
         if reply.result is None:
@@ -213,6 +216,9 @@ class Modern:
         """Make these the resources whose updates are heard of; the stream follows by itself."""
         self._listening.want(uris)
 
+    async def abandon(self) -> None:
+        """Nothing runs that others do not own."""
+
     async def aclose(self) -> None:
         """Nothing to say: the era has no goodbye."""
 
@@ -228,6 +234,8 @@ def page_of(peer: Peer, kind: Kind, reply: Reply) -> Page:
     Raises:
         DownstreamError: an error, or no list.
     """
+    if reply.status in REFUSED:
+        raise unanswered(peer, reply)
     if reply.error is not None:
         # Servers with resources but without templates are common.
         if reply.error.code == codes.METHOD_NOT_FOUND and kind is Kind.TEMPLATE:

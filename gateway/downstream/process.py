@@ -31,7 +31,7 @@ GRACE = 2.0
 KILL_WAIT = 1.0
 LAUNCH_TIMEOUT = 10.0
 SETTLE = 0.1
-"""Seconds after the exit in which the last output is still read, and after a closed pipe in which an exit is awaited."""
+"""Seconds to read the last output after an exit, and to await the exit that explains a closed pipe."""
 POLL = 0.02
 MAX_UNSENT = 64 * 1024
 """Bytes waiting for the process to read before ``room`` makes writers wait."""
@@ -75,6 +75,8 @@ class Process:
         self._group: Cgroup | None = None
         self._stopping: asyncio.Task[None] | None = None
         self._settle: asyncio.TimerHandle | None = None
+        self._started = False
+        self._early: str | None = None
         self._child = Child(popen, self._exited)
 
     @property
@@ -96,12 +98,16 @@ class Process:
         """Wait until at most ``MAX_UNSENT`` bytes are queued, or nothing can be written any more."""
         await self._input.writable.wait()
 
-    async def stop(self, *, at_once: bool = False) -> None:
-        """End the process and everything in its group; safe to call twice and to cancel. ``at_once``: SIGKILL."""
+    async def stop(self) -> None:
+        """End the process and everything in its group; safe to call twice and to cancel."""
         self._owner = None
-        if at_once:
-            self._signal(signal.SIGKILL)
         await asyncio.wait({self._begin_stop()})
+
+    def kill(self) -> None:
+        """End the whole group without any grace; ``stop`` then waits for it."""
+        self._owner = None
+        self._signal(signal.SIGKILL)
+        self._begin_stop()
 
     async def connect(self) -> None:
         """Attach the pipes to the loop."""
@@ -119,6 +125,12 @@ class Process:
             self._group.remove()
             self._group = None
         return self._group is not None
+
+    def started(self) -> None:
+        """Let the owner hear of the end from now on; before, a failed start is the caller's to report."""
+        self._started = True
+        if self._early is not None:
+            asyncio.get_running_loop().call_soon(self._report, self._early)
 
     def received(self, data: bytes, is_stderr: bool) -> None:
         """Hand output to the owner; without one it is still drained."""
@@ -149,6 +161,9 @@ class Process:
         self._report(describe(self._child.returncode or 0))
 
     def _report(self, how: str) -> None:
+        if not self._started:
+            self._early = how
+            return
         owner, self._owner = self._owner, None
         if owner is not None:
             self._begin_stop()
@@ -174,6 +189,8 @@ class Process:
         else:
             _log.error("process_group_survives", pid=self.pid)
         self._release()
+        # One turn of the loop, in which the transports close their descriptors.
+        await asyncio.sleep(0)
 
     async def _gone(self, seconds: float, *, orphans: bool = True) -> bool:
         """Wait until the leader has ended and the group is empty; without ``orphans`` the leader's end is enough."""
@@ -212,13 +229,15 @@ class Process:
         self._input.lose()
         if self._settle is not None:
             self._settle.cancel()
-        if self._pipes.stdin is not None:
+        if self._pipes.stdin is None:
+            if self._popen.stdin is not None:
+                self._popen.stdin.close()
+        elif not self._input.closed:
             self._pipes.stdin.abort()
-        for output in (self._pipes.stdout, self._pipes.stderr):
-            if output is not None:
-                output.close()
-        for pipe in (self._popen.stdin, self._popen.stdout, self._popen.stderr):
-            if pipe is not None and self._pipes.stdin is None:
+        for transport, pipe in ((self._pipes.stdout, self._popen.stdout), (self._pipes.stderr, self._popen.stderr)):
+            if transport is not None:
+                transport.close()
+            elif pipe is not None:
                 pipe.close()
         self._child.close()
         if self._group is not None:
@@ -231,6 +250,7 @@ class _Input(asyncio.BaseProtocol):
     def __init__(self, process: Process) -> None:
         self._process = process
         self.lost = False
+        self.closed = False
         self.writable = asyncio.Event()
         self.writable.set()
 
@@ -245,6 +265,7 @@ class _Input(asyncio.BaseProtocol):
         self.writable.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self.closed = True
         self.lose()
         self._process.closed("input")
 
@@ -295,15 +316,21 @@ async def start(command: Command, guardian: Guardian, owner: Owner) -> Process:
                 orders = encode(command, memory=not process.confine(command.memory))
                 answer = await _exchange(ours, orders)
         except (OSError, TimeoutError):
-            await process.stop(at_once=True)
+            await _abandon(process)
             raise _failed(command, "the launch failed") from None
         except BaseException:
-            await process.stop(at_once=True)
+            await _abandon(process)
             raise
         if answer:
-            await process.stop(at_once=True)
+            await _abandon(process)
             raise _failed(command, _explain(answer))
+    process.started()
     return process
+
+
+async def _abandon(process: Process) -> None:
+    process.kill()
+    await process.stop()
 
 
 async def _exchange(gate: socket.socket, orders: bytes) -> bytes:

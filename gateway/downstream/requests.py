@@ -49,7 +49,7 @@ def standard_headers(method: str, params: Mapping[str, Value], version: str = MO
     return mirrored | {headers.NAME: headers.encode_value(name)} if isinstance(name, str) else mirrored
 
 
-def annotations(definition: Definition) -> tuple[ParamHeader, ...]:
+def param_annotations(definition: Definition) -> tuple[ParamHeader, ...]:
     """Read the ``x-mcp-header`` annotations of a tool (streamable-http §Schema Extension).
 
     Raises:
@@ -78,7 +78,7 @@ class ParamHeaders:
         known = self._known.get(definition.digest)
         if known is None:
             try:
-                known = annotations(definition)
+                known = param_annotations(definition)
             except HeaderError:
                 known = ()
             if len(self._known) >= _MAX_KNOWN:

@@ -6,6 +6,7 @@ pipe that only the gateway holds open: ``+GROUP`` and ``-GROUP`` lines come in, 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 
@@ -52,11 +53,9 @@ def main() -> None:
     """Live until the gateway is gone; signals meant for the gateway's session or service do not end it before."""
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
-    try:
+    # Where the gateway is gone already its orders are still in the pipe.
+    with contextlib.suppress(OSError):
         os.write(1, READY)
-    except OSError:
-        # The gateway is gone already; its orders are still in the pipe.
-        pass
     os.close(1)
     end(watch(0))
 

@@ -94,9 +94,7 @@ def build(moment: Moment, request: Request, row: Method, asked: Asked) -> Call:
         found = _resource(moment, draft, params)
     else:
         found = _named(moment, draft, params, _NAMED_KIND[request.method])
-    return replace(
-        draft, target=found.target, params=found.params, exposed=found.exposed, definition=found.definition
-    )
+    return replace(draft, target=found.target, params=found.params, exposed=found.exposed, definition=found.definition)
 
 
 def _draft(request: Request, asked: Asked) -> Call:
@@ -184,7 +182,9 @@ def _completion(moment: Moment, draft: Call, params: Object) -> _Found:
     context = known(_object(params, "context"), (_ARGUMENTS,)) if "context" in params else None
     if context is not None and _ARGUMENTS in context:
         _object(context, _ARGUMENTS, "context.")
-    rest: Object = {"argument": argument} | ({} if context is None else {"context": context})
+    rest: Object = {"argument": argument}
+    if context is not None:
+        rest["context"] = context
     match ref.get("type"):
         case "ref/prompt":
             route = _route(moment, draft, Kind.PROMPT, _text(ref, "name", "ref."))

@@ -20,7 +20,7 @@ SHOWN = 128
 
 
 def era_of(received: Mapping[str, str], params: Object) -> Era:
-    """Tell whose rules apply: a modern mark in ``_meta``, or a version header that no handshake could have agreed on."""
+    """Tell whose rules apply: modern are a mark in ``_meta`` and a version header that no handshake agrees on."""
     version = received.get(headers.VERSION.lower())
     if meta.is_modern(params) or (version is not None and version not in versions.CLIENT_LEGACY):
         return Era.MODERN
@@ -36,6 +36,12 @@ def fault(era: Era, error: RequestError, identifier: Id | None, reason: str) -> 
     """Turn an error about a parsed request into its answer; the status follows from code and era."""
     status = codes.http_status(error.code, era)
     return Rejected(Rejection(status, error.code, error.message, reason, identifier, error.data))
+
+
+def without_id() -> Rejected:
+    """Return the answer to a request method that came without an id: it is never run (S30, G066)."""
+    message = "Invalid request: this method needs an id"
+    return Rejected(Rejection(400, codes.INVALID_REQUEST, message, "request_without_id"))
 
 
 def modern(request: Request, received: Mapping[str, str]) -> tuple[Method, RequestMeta]:

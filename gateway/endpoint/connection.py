@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -44,6 +44,8 @@ class Bounds:
     header: float = 10.0
     write_stall: float = 30.0
 
+
+Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 Report = Callable[[str], None]
 """Takes the reason of each refusal or cut, a short constant."""
@@ -152,8 +154,8 @@ class Connection(RequestHandler):
 class Server(web.Server):
     """Makes connections and counts them; a client's disconnect cancels its handler (S95, M18)."""
 
-    def __init__(self, handler: web.RequestHandler, bounds: Bounds, report: Report) -> None:
-        super().__init__(handler, handler_cancellation=True)  # type: ignore[arg-type]
+    def __init__(self, handler: Handler, bounds: Bounds, report: Report) -> None:
+        super().__init__(handler, handler_cancellation=True)
         self.bounds = bounds
         self.report = report
         self._count = 0

@@ -100,7 +100,7 @@ def _is_object(item: Raw) -> bool:
 
 
 def _wrap(definition: Definition | None) -> bool:
-    """Tell whether values that are no objects are wrapped; a schema with references cannot be moved, so it is left out."""
+    """Tell whether values that are no objects are wrapped; a schema with references cannot be moved: it is left out."""
     schema = definition.members.get(_OUTPUT_SCHEMA) if definition is not None else None
     return schema is None or not any(word in rawjson.raw_bytes(schema) for word in _LOCAL_REFERENCES)
 

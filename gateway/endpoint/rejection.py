@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 from gateway.protocol import jsonrpc, rawjson
 from gateway.protocol.jsonrpc import ErrorObject, Id
-from gateway.protocol.rawjson import Object
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +23,7 @@ class Rejection:
     message: str
     reason: str
     id: Id | None = None
-    data: Object | None = None
+    data: Mapping[str, object] | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     close: bool = False
 

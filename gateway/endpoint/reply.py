@@ -1,4 +1,4 @@
-"""From an outcome to the bytes of one answer, and the HTTP responses that carry answers. Decides nothing about streams."""
+"""From an outcome to the bytes of one answer, and the HTTP responses that carry answers. Knows no streams."""
 
 from __future__ import annotations
 
@@ -38,10 +38,8 @@ def of_outcome(moment: Moment, call: Call, exchange: Exchange, outcome: Outcome)
     match outcome:
         case Complete(members):
             return Answer(jsonrpc.encode_result(call.rpc_id, fit.result(moment, call, exchange, members)))
-        case Failure(error=None):
-            return refusal(call, outcome)
-        case Failure(error=ErrorObject() as error):
-            return _server_error(moment, call, error)
+        case Failure(error=error):
+            return refusal(call, outcome) if error is None else _server_error(moment, call, error)
         case InputRequired() | Started():
             return refusal(call, _unfinished(call))
     assert_never(outcome)
@@ -90,6 +88,8 @@ def of_result(identifier: jsonrpc.Id, members: Members) -> Answer:
 
 def respond(answer: Answer, extra: Mapping[str, str]) -> web.Response:
     """Make the plain response of an answer; ``extra`` are headers of the request's own, such as CORS."""
+    if not answer.body:
+        return accepted(extra, answer.status)
     headers = {**BASE_HEADERS, **extra, **answer.headers}
     return web.Response(status=answer.status, body=answer.body, headers=headers, content_type=JSON)
 

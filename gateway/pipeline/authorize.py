@@ -8,7 +8,8 @@ from gateway.errors import Reason
 from gateway.model.call import Call
 from gateway.model.outcome import Failure, Outcome
 from gateway.pipeline.interceptor import CallNext, Passage
-from gateway.policy.engine import Engine, Question
+from gateway.policy.decision import Question
+from gateway.policy.engine import Engine
 from gateway.telemetry.metrics import Metrics
 
 

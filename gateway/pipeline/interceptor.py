@@ -10,20 +10,23 @@ from typing import Protocol, TypeAlias
 from gateway.model.call import Call
 from gateway.model.exchange import Exchange
 from gateway.model.outcome import Outcome
-from gateway.policy.engine import Decision
+from gateway.policy.decision import Decision
+from gateway.protocol.rawjson import Object
 
 
 @dataclass(slots=True)
 class Passage:
     """One call's way through the chain: its exchange, and what the steps learned for those around them.
 
-    ``start_seq`` is the audit sequence number of the durable start record, None before it was written.
+    ``start_seq`` is the audit sequence number of the start record, None before it was written; ``described`` is what
+    all records of the call share.
     """
 
     exchange: Exchange
     decision: Decision | None = None
     start_seq: int | None = None
     limit_scope: str = ""
+    described: Object | None = None
 
 
 CallNext: TypeAlias = Callable[[Call, Passage], Awaitable[Outcome]]

@@ -16,8 +16,11 @@ _CAPABILITY_OF = {method: capability for capability, method in ASKS.items()}
 
 
 def intersect(declared: Object, asks: Iterable[str]) -> Object:
-    """Return what may be declared to a server: what the client declared, within what ``asks`` permits."""
-    return {name: declared[name] for name in asks if name in declared}
+    """Return what may be declared to a server: what the client declared, within what ``asks`` permits.
+
+    A capability that is no object counts as not declared.
+    """
+    return {name: declared[name] for name in asks if isinstance(declared.get(name), dict)}
 
 
 def capability_of(method: str) -> str | None:

@@ -171,7 +171,7 @@ def split(line: bytes | Raw) -> ServerMessage:
     members = rawjson.decode_members(line)
     identifier = _read_id(members.get("id"))
     if "method" in members:
-        method = _read(members["method"])
+        method = rawjson.peek(members["method"])
         if not isinstance(method, str):
             raise Invalid("method is no string", identifier)
         params = _object(members["params"], "params", identifier) if _present(members.get("params")) else {}
@@ -197,25 +197,15 @@ def read_error(item: Raw, identifier: Id | None = None) -> ErrorObject:
         Invalid: no object, or without an integer code.
     """
     members = _object(item, "error", identifier)
-    code = _read(members.get("code"))
-    message = _read(members.get("message"))
+    code = rawjson.peek(members.get("code"))
+    message = rawjson.peek(members.get("message"))
     if not isinstance(code, int) or isinstance(code, bool):
         raise Invalid("error without an integer code", identifier)
     return ErrorObject(code, message if isinstance(message, str) else "", members.get("data"))
 
 
-def _read(item: Raw | None) -> Value:
-    """Read a member that should be a scalar; None for what is absent or cannot be read."""
-    if item is None:
-        return None
-    try:
-        return rawjson.decode_value(item)
-    except JsonError:
-        return None
-
-
 def _read_id(item: Raw | None) -> Id | None:
-    value = _read(item)
+    value = rawjson.peek(item)
     return value if isinstance(value, (int, str)) and not isinstance(value, bool) else None
 
 

@@ -200,6 +200,16 @@ def decode_value(data: bytes | msgspec.Raw) -> Value:
         raise JsonError("syntax") from None
 
 
+def peek(item: msgspec.Raw | None) -> Value:
+    """Read a member of a server's message where anything unusable counts as null: absent, out of range, too deep."""
+    if item is None:
+        return None
+    try:
+        return decode_value(item)
+    except JsonError:
+        return None
+
+
 def _check_utf8(data: bytes | msgspec.Raw) -> None:
     """Look at every byte once, where a text enters: skipped members are not decoded, so msgspec would not."""
     if isinstance(data, bytes) and not data.isascii():

@@ -21,7 +21,7 @@ def result_type(result: Members) -> str:
     item = result.get("resultType")
     if item is None:
         return COMPLETE
-    value = rawjson.decode_value(item)
+    value = rawjson.peek(item)
     return value if isinstance(value, str) else ""
 
 
@@ -57,7 +57,7 @@ def cache_hints(result: Members) -> tuple[int | None, bool]:
 
     A negative ``ttlMs`` counts as 0 (server/utilities/caching §Time-to-Live).
     """
-    ttl = rawjson.decode_value(result["ttlMs"]) if "ttlMs" in result else None
-    scope = rawjson.decode_value(result["cacheScope"]) if "cacheScope" in result else None
-    usable = isinstance(ttl, (int, float)) and not isinstance(ttl, bool)
-    return (max(0, int(ttl)) if usable and isinstance(ttl, (int, float)) else None), scope == "public"
+    ttl, scope = rawjson.peek(result.get("ttlMs")), rawjson.peek(result.get("cacheScope"))
+    if isinstance(ttl, bool) or not isinstance(ttl, (int, float)):
+        return None, scope == "public"
+    return max(0, int(ttl)), scope == "public"

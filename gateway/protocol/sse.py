@@ -43,8 +43,8 @@ def encode(data: bytes, event_id: str | None = None, retry_ms: int | None = None
 class Parser:
     """Incremental parser: ``feed`` bytes in any chunking, get whole events out.
 
-    ``limit`` bounds the data of one event in bytes, and any other line; twice as much is held. What comes out, ``TooLarge`` included,
-    depends on the bytes alone and not on where the chunks end.
+    ``limit`` bounds the data of one event in bytes, and any other line; at most twice as much is held. What comes
+    out, ``TooLarge`` included, depends on the bytes alone and not on where the chunks end.
 
     Follows the standard with an event whose data is empty but present: it is dispatched with ``b""`` (a 2025-11-25
     server primes a stream so). ``last_event_id`` follows every finished block, with data or without.

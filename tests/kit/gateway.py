@@ -157,6 +157,17 @@ class Gateway:
                 total += float(value)
         return total
 
+    def await_servers(self, *names: str) -> None:
+        """Wait until every one of the named servers is up."""
+
+        def down() -> list[str]:
+            return [name for name in names if self.metric("mcp_gateway_downstream_up", server=name) != 1]
+
+        try:
+            eventually(lambda: not down(), "the servers are up", READY_SECONDS)
+        except AssertionError as error:
+            raise AssertionError(f"{error}; down: {down()}\n{self.log.read_text()[-4000:]}") from None
+
     def reload(self, config: Mapping[str, Any]) -> None:
         """Write another config, send SIGHUP and wait until it was read, whether or not it was taken."""
         before = self.metric("mcp_gateway_config_reloads_total")

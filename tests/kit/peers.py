@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from tests.environments import prepare
-from tests.kit.gateway import eventually, free_port
+from tests.kit.gateway import Gateway, eventually, free_port
 from tests.kit.wire import EraName
 
 Json: TypeAlias = dict[str, Any]
@@ -128,6 +128,14 @@ class Peer:
         if self.url:
             return {"url": self.url}
         return {"command": self.command[0], "args": list(self.command[1:])}
+
+
+@dataclass(frozen=True, slots=True)
+class Farm:
+    """A running gateway and the real servers behind it, by name."""
+
+    gateway: Gateway
+    peers: dict[str, Peer]
 
 
 def stdio_peers(folder: Path) -> list[Peer]:

@@ -175,7 +175,16 @@ class StdioClient:
         if self._modern:
             return
         await self.request("initialize", {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": INFO})
-        await self._send({"method": "notifications/initialized"})
+        await self.notify("notifications/initialized", {})
+
+    async def send(self, method: str, request_id: str, params: Json) -> None:
+        """Send a request whose answer, if any, is left among the notices of the next one."""
+        meta = {"_meta": modern_meta()} if self._modern else {}
+        await self._send({"id": request_id, "method": method, "params": {**params, **meta}})
+
+    async def notify(self, method: str, params: Json) -> None:
+        """Send a notification."""
+        await self._send({"method": method, "params": params})
 
     async def _send(self, message: Json) -> None:
         assert self._process.stdin is not None

@@ -1,0 +1,212 @@
+"""The process: two listeners around one runtime, signals, and an orderly end in bounded time."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import secrets
+import signal
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import aiohttp
+from aiohttp import http_parser, web
+
+from gateway.admin.access import Access
+from gateway.admin.operations import Act
+from gateway.admin.server import AdminServer
+from gateway.config.root import AdminUser, Listen, LoadedConfig
+from gateway.endpoint.server import Endpoint
+from gateway.errors import ConfigError, Problem
+from gateway.operations import Operator
+from gateway.runtime import Runtime
+from gateway.state.files import write_atomic
+from gateway.tasks import TaskSet
+from gateway.telemetry.logs import get_logger
+
+_log = get_logger("app")
+
+MIN_AIOHTTP: Final = (3, 14, 3)
+ADMIN_TOKEN_FILE: Final = "admin.token"  # noqa: S105 - a file's name.
+_CUT_SECONDS: Final = 2.0
+"""How long aiohttp may take to close connections after everything of ours has ended."""
+_SIGNAL_USER: Final = Act("signal", "")
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """Where the gateway listens, once it does. ``admin_token_file`` is empty where users are configured."""
+
+    endpoint: str
+    admin: str
+    admin_token_file: str
+
+
+Announce = Callable[[Addresses], None]
+
+
+def check_parser() -> None:
+    """Refuse an aiohttp whose HTTP parser is known to be unsafe (S09).
+
+    Raises:
+        ConfigError: older than 3.14.3, or running on the parser in Python.
+    """
+    found = tuple(int(part) for part in aiohttp.__version__.split(".")[:3] if part.isdigit())
+    if found < MIN_AIOHTTP:
+        wanted = ".".join(map(str, MIN_AIOHTTP))
+        raise ConfigError([Problem(f"aiohttp {aiohttp.__version__} is too old", hint=f"install {wanted} or newer")])
+    if http_parser.HttpRequestParser is http_parser.HttpRequestParserPy:
+        hint = "unset AIOHTTP_NO_EXTENSIONS, or install a wheel for this platform"
+        raise ConfigError([Problem("aiohttp runs without its C parser", hint=hint)])
+
+
+async def serve(loaded: LoadedConfig, announce: Announce) -> None:
+    """Serve until SIGTERM or SIGINT, then drain. SIGHUP reads the config again.
+
+    Raises:
+        ConfigError: something cannot be used: a directory, a key, an address.
+    """
+    check_parser()
+    signals = Signals()
+    async with AsyncExitStack() as stack:
+        runtime = Runtime(loaded)
+        await runtime.start()
+        stack.push_async_callback(runtime.aclose)
+        endpoint = Endpoint(runtime)
+        stack.push_async_callback(endpoint.aclose)
+        url = await stack.enter_async_context(_endpoint_listener(loaded, endpoint))
+        operator = Operator(runtime, url)
+        admin_url, token_file = await stack.enter_async_context(_admin_listener(loaded, operator))
+        await stack.enter_async_context(signals.installed(runtime))
+        announce(Addresses(url, admin_url, token_file))
+        _log.info("serving", endpoint=url, admin=admin_url, pid=os.getpid())
+        await signals.stop.wait()
+        runtime.begin_drain()
+        _log.info("draining", seconds=loaded.config.listen.drain)
+        await _drain(endpoint, signals)
+    _log.info("stopped")
+
+
+async def _drain(endpoint: Endpoint, signals: Signals) -> None:
+    """Let calls finish; a second signal ends the wait."""
+    tasks = TaskSet(lambda name, error: _log.error("task_crashed", task=name, error=repr(error)))
+    drained = tasks.start(endpoint.drain(), "drain")
+    now = tasks.start(_wait(signals.now), "second signal")
+    await asyncio.wait((drained, now), return_when=asyncio.FIRST_COMPLETED)
+    await tasks.aclose()
+
+
+async def _wait(event: asyncio.Event) -> None:
+    await event.wait()
+
+
+class Signals:
+    """What the process was told: ``stop`` once, ``now`` for the second time, and reloads."""
+
+    def __init__(self) -> None:
+        self.stop = asyncio.Event()
+        self.now = asyncio.Event()
+        self._tasks = TaskSet(lambda name, error: _log.error("task_crashed", task=name, error=repr(error)))
+
+    @asynccontextmanager
+    async def installed(self, runtime: Runtime) -> AsyncIterator[None]:
+        """Handle signals while the block runs."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._ended)
+        loop.add_signal_handler(signal.SIGHUP, self._reload, runtime)
+        try:
+            yield
+        finally:
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+                loop.remove_signal_handler(number)
+            await self._tasks.aclose()
+
+    def _ended(self) -> None:
+        if self.stop.is_set():
+            self.now.set()
+        self.stop.set()
+
+    def _reload(self, runtime: Runtime) -> None:
+        self._tasks.start(_reloaded(runtime), "reload")
+
+
+async def _reloaded(runtime: Runtime) -> None:
+    try:
+        result = await runtime.reload(_SIGNAL_USER)
+    except ConfigError as error:
+        _log.error("config_refused", problems=[str(problem) for problem in error.problems])
+    else:
+        _log.info("config_reloaded", needs_restart=result.get("needs_restart", []))
+
+
+@asynccontextmanager
+async def _endpoint_listener(loaded: LoadedConfig, endpoint: Endpoint) -> AsyncIterator[str]:
+    """Listen for clients; yields the URL. New connections are refused as soon as the block ends."""
+    listen = loaded.config.listen
+    runner = web.ServerRunner(endpoint.server, shutdown_timeout=_CUT_SECONDS)
+    await runner.setup()
+    try:
+        await _listen(runner, listen.host, listen.port, "listen", _tls(listen))
+        scheme = "https" if listen.tls else "http"
+        yield f"{scheme}://{_address(runner, listen.host)}{listen.path}"
+    finally:
+        await runner.cleanup()
+
+
+@asynccontextmanager
+async def _admin_listener(loaded: LoadedConfig, operator: Operator) -> AsyncIterator[tuple[str, str]]:
+    """Listen for operators; yields the URL and the file of the token made for them, if one was."""
+    admin = loaded.config.admin
+    users, token_file = dict(admin.users), ""
+    if not users:
+        token_file, users = _make_token(Path(loaded.config.state.dir))
+    access = Access(admin.host, users, admin.metrics_token.get_secret_value())
+    runner = web.AppRunner(AdminServer(operator, access).application(), shutdown_timeout=_CUT_SECONDS, access_log=None)
+    await runner.setup()
+    try:
+        await _listen(runner, admin.host, admin.port, "admin", None)
+        yield f"http://{_address(runner, admin.host)}", token_file
+    finally:
+        await runner.cleanup()
+
+
+async def _listen(runner: web.BaseRunner, host: str, port: int, section: str, tls: ssl.SSLContext | None) -> None:
+    try:
+        await web.TCPSite(runner, host, port, ssl_context=tls).start()
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else "cannot be used"
+        raise ConfigError([Problem(f"{host}:{port} cannot be bound: {reason}", path=f"{section}.port")]) from None
+
+
+def _tls(listen: Listen) -> ssl.SSLContext | None:
+    if listen.tls is None:
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(listen.tls.cert, listen.tls.key)
+    except (OSError, ssl.SSLError) as error:
+        reason = error.strerror or type(error).__name__
+        raise ConfigError([Problem(f"certificate or key cannot be used: {reason}", path="listen.tls")]) from None
+    return context
+
+
+def _address(runner: web.BaseRunner, host: str) -> str:
+    """Return host and the port really bound."""
+    port = runner.addresses[0][1]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _make_token(state: Path) -> tuple[str, dict[str, AdminUser]]:
+    """Make the token of an installation without users; only who can read ``state.dir`` has it."""
+    token = secrets.token_urlsafe(32)
+    path = state / ADMIN_TOKEN_FILE
+    write_atomic(path, token.encode() + b"\n")
+    digest = hashlib.sha256(token.encode()).hexdigest()
+    return str(path), {"admin": AdminUser(token_sha256=digest, roles=["view", "approve", "pins", "reload"])}

@@ -1,0 +1,249 @@
+"""From a file to a config that may be served: read, adopt, expand, validate, judge.
+
+Every problem found is reported, not only the first; nothing is served of a config that has one. Files are read
+once and the load is thrown away when one of them changed meanwhile (``reading``).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from pydantic import ValidationError
+
+from gateway.config.access_rules import judge_access
+from gateway.config.availability import judge_availability
+from gateway.config.document import parse
+from gateway.config.expand import Expansion, Failure, Source
+from gateway.config.foreign import Adopted, adopt
+from gateway.config.paths import make_absolute
+from gateway.config.places import Document, Loc, Tree, at, dotted
+from gateway.config.places import Mapping as Values
+from gateway.config.policy_files import PolicyFiles, policy_entries
+from gateway.config.policy_rules import judge_policies
+from gateway.config.reading import MAX_CONFIG, FileProblem, Reading, Unreadable
+from gateway.config.root import Config, LoadedConfig
+from gateway.config.server_rules import judge_servers
+from gateway.config.shape import is_secret
+from gateway.config.start_rules import start_problems
+from gateway.config.subject import Findings, Subject
+from gateway.config.translate import Translation
+from gateway.errors import ConfigError, Problem
+
+__all__ = ["ConfigError", "Unreadable", "load", "start_problems"]
+
+ATTEMPTS: Final = 3
+_TRUE: Final = ("true", "yes", "on", "1", "t", "y")
+
+
+def load(path: Path, environ: Mapping[str, str]) -> LoadedConfig:
+    """Read a config with everything it refers to.
+
+    Raises:
+        Unreadable: the file itself cannot be read.
+        ConfigError: with every problem found, each with file, line, dotted path and, where there is one, a hint.
+    """
+    for _ in range(ATTEMPTS):
+        reading = Reading()
+        try:
+            loaded = _Load(path, environ, reading).run()
+        except ConfigError:
+            if reading.unchanged():
+                raise
+        else:
+            if reading.unchanged():
+                return loaded
+    raise ConfigError([Problem("its files kept changing while they were read", str(path))])
+
+
+@dataclass(slots=True)
+class _Load:
+    """One attempt."""
+
+    path: Path
+    environ: Mapping[str, str]
+    reading: Reading
+    off: dict[str, str] = field(default_factory=dict)
+
+    def run(self) -> LoadedConfig:
+        base = Path(self.path).absolute().parent
+        try:
+            data = self.reading.read(Path(self.path), MAX_CONFIG).data
+        except FileProblem as problem:
+            raise Unreadable(self.path, str(problem)) from None
+        document = parse(data, str(self.path))
+        adopted = adopt(document)
+        findings = Findings(adopted.places, list(adopted.problems), list(adopted.notes))
+        self.off.update(adopted.off)
+        policies = self._policies(adopted, document, base, findings)
+        missing = _refuse_nothing(adopted.root, findings)
+        expansion = self._expansion(adopted, base)
+        tree = expansion.expand(adopted.root)
+        assert isinstance(tree, dict)
+        failed = missing | self._failures(expansion, tree, findings) | {("servers", name) for name in adopted.off}
+        for loc, text in expansion.notes:
+            findings.note(loc, text)
+        make_absolute(tree, base)
+        config = self._validate(tree, expansion, failed, findings)
+        for loc, text in judge_availability(tree, findings):
+            if len(loc) > 1 and loc[0] == "servers" and loc[1] in adopted.taken:
+                self.off.setdefault(str(loc[1]), text)
+            elif not (loc[0] == "servers" and len(loc) > 1 and loc[1] in self.off):
+                findings.problem(loc, text)
+        if config is None and not findings.problems:
+            findings.problem((), "is not valid")
+        if config is None or findings.problems:
+            raise ConfigError(_in_order(findings.problems))
+        return self._loaded(config, [data, *policies.data], document, findings)
+
+    def _expansion(self, adopted: Adopted, base: Path) -> Expansion:
+        return Expansion(Source(self._variables(adopted), base, self.reading, is_secret, adopted.inputs))
+
+    def _variables(self, adopted: Adopted) -> Mapping[str, str]:
+        """Other programs know ``${userHome}``."""
+        if adopted.taken and "HOME" in self.environ:
+            return {"userHome": self.environ["HOME"], **self.environ}
+        return self.environ
+
+    def _policies(self, adopted: Adopted, document: Document, base: Path, findings: Findings) -> PolicyFiles:
+        """Put the policies of all files in place of the globs that name them."""
+        files = PolicyFiles(base, self.reading, adopted.places)
+        entries = policy_entries(adopted.root)
+        if entries is None:
+            return files
+        # Policies themselves are expanded with everything else, once it is known where each stands.
+        wanted: dict[int, Tree] = {}
+        for index, entry in enumerate(entries):
+            expansion = self._expansion(adopted, base)
+            value = expansion.expand(entry, ("policies", index)) if isinstance(entry, str) else entry
+            for failure in expansion.failures:
+                findings.problem(failure.loc, failure.text, failure.hint)
+            if not expansion.failures:
+                wanted[index] = value
+        files.gather(wanted, document)
+        findings.problems.extend(files.problems)
+        adopted.root["policies"] = files.policies
+        return files
+
+    def _failures(self, expansion: Expansion, tree: Values, findings: Findings) -> set[Loc]:
+        """Switch servers off whose variables or files are missing; anywhere else that is an error."""
+        for failure in expansion.failures:
+            loc = failure.loc
+            server = str(loc[1]) if loc[0] == "servers" and len(loc) > 2 else None
+            if server is None or failure.malformed:
+                findings.problem(loc, failure.text, failure.hint)
+                continue
+            if server not in self.off:
+                self.off[server] = f"{dotted(loc[2:])}: {failure.text}"
+            if str(at(tree, ("servers", server, "required"))).casefold() in _TRUE:
+                findings.problem(loc, failure.text, "the server is required" + _and(failure))
+        return {failure.loc for failure in expansion.failures}
+
+    def _validate(self, tree: Values, expansion: Expansion, failed: set[Loc], findings: Findings) -> Config | None:
+        """Validate everything, then judge the parts that are valid, so that one report has all problems."""
+        translation = Translation(tree, findings.places, lambda loc: loc not in expansion.referring)
+        broken: set[Loc] = set()
+        whole: Config | None = None
+        try:
+            whole = Config.model_validate(tree)
+        except ValidationError as error:
+            for loc, problem in translation.problems(error):
+                broken.add(_unit(loc))
+                if not any(loc[: len(place)] == place for place in failed):
+                    findings.problems.append(problem)
+        for name in self.off:
+            broken.add(("servers", name))
+        rest = _without(tree, broken)
+        try:
+            config = whole if whole is not None and not broken else Config.model_validate(rest)
+        except ValidationError:
+            return None
+        subject = Subject(
+            config=config,
+            places=findings.places,
+            servers=_names(tree, "servers"),
+            clients=_names(tree, "clients"),
+            tree=tree,
+            failed=frozenset(failed),
+            emptied=frozenset(expansion.emptied),
+            referring=frozenset(expansion.referring),
+        )
+        judge_servers(subject, findings)
+        judge_access(subject, findings)
+        judge_policies(subject, findings)
+        return config
+
+    def _loaded(self, config: Config, texts: list[bytes], document: Document, findings: Findings) -> LoadedConfig:
+        digest = hashlib.sha256()
+        for text in texts:
+            digest.update(len(text).to_bytes(8, "big") + text)
+        running = {name: server for name, server in config.servers.items() if name not in self.off}
+        return LoadedConfig(
+            config=config.model_copy(update={"servers": running}),
+            path=Path(self.path).absolute(),
+            digest=digest.hexdigest(),
+            off=self.off,
+            notes=findings.notes,
+            files=self.reading.files,
+            lines={dotted(loc): line for loc, line in document.lines.items()},
+        )
+
+
+def _and(failure: Failure) -> str:
+    return f"; {failure.hint}" if failure.hint else ""
+
+
+def _refuse_nothing(root: Values, findings: Findings) -> set[Loc]:
+    """Refuse every key without a value, and return them.
+
+    A key without a value looks like a section and is none: its lines may have been commented out.
+    """
+    missing = {loc for loc in _empty_places(root) if loc[2:4] != ("pin", "probe")}
+    for loc in missing:
+        findings.problem(loc, "has no value", "remove the key, or write the value behind it")
+    return missing
+
+
+def _empty_places(tree: Tree, loc: Loc = ()) -> Iterator[Loc]:
+    if tree is None:
+        yield loc
+    elif isinstance(tree, dict):
+        for key, value in tree.items():
+            yield from _empty_places(value, (*loc, key))
+    elif isinstance(tree, list):
+        for index, value in enumerate(tree):
+            yield from _empty_places(value, (*loc, index))
+
+
+def _unit(loc: Loc) -> Loc:
+    """Return the part that is left out when something in it is broken."""
+    return loc[:2] if loc and loc[0] in ("servers", "clients", "policies", "views") and len(loc) > 1 else loc[:1]
+
+
+def _without(tree: Values, broken: set[Loc]) -> Values:
+    """Return the tree without its broken parts."""
+    rest: Values = {}
+    for section, value in tree.items():
+        if (section,) in broken:
+            continue
+        if section == "policies" and isinstance(value, list):
+            rest[section] = [item for index, item in enumerate(value) if (section, index) not in broken]
+        elif isinstance(value, dict):
+            rest[section] = {key: item for key, item in value.items() if (section, key) not in broken}
+        else:
+            rest[section] = value
+    return rest
+
+
+def _names(tree: Values, section: str) -> tuple[str, ...]:
+    values = tree.get(section)
+    return tuple(values) if isinstance(values, dict) else ()
+
+
+def _in_order(problems: list[Problem]) -> list[Problem]:
+    """Sort by file and line, each once; files in the order in which they were first complained about."""
+    files = list(dict.fromkeys(problem.file for problem in problems))
+    return sorted(dict.fromkeys(problems), key=lambda problem: (files.index(problem.file), problem.line))

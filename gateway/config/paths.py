@@ -1,0 +1,41 @@
+"""Which values are paths, and what relative ones are relative to: the folder of the config file, not of the caller."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+from gateway.config.places import Loc, Mapping, find, put
+
+_PATHS: Final[tuple[Loc, ...]] = (
+    ("listen", "tls", "cert"),
+    ("listen", "tls", "key"),
+    ("listen", "tls", "client_ca"),
+    ("servers", "*", "cwd"),
+    ("servers", "*", "tls", "ca"),
+    ("servers", "*", "pin", "files", "*"),
+    ("servers", "*", "openapi"),
+    ("auth", "jwt", "ca"),
+    ("state", "dir"),
+    ("audit", "dir"),
+)
+# A bare word is looked up in PATH.
+_COMMANDS: Final[tuple[Loc, ...]] = (("servers", "*", "command"), ("servers", "*", "sandbox", "*"))
+_DEFAULTS: Final = (("state", "./state"), ("audit", "audit"))
+
+
+def make_absolute(tree: Mapping, base: Path) -> None:
+    """Make every path in an expanded tree absolute, defaults included."""
+    for section, default in _DEFAULTS:
+        values = tree.setdefault(section, {})
+        if isinstance(values, dict):
+            values.setdefault("dir", default)
+    for pattern in _PATHS:
+        for loc, value in find(tree, pattern):
+            if isinstance(value, str) and value and "://" not in value:
+                put(tree, loc, os.path.normpath(base / value))
+    for pattern in _COMMANDS:
+        for loc, value in find(tree, pattern):
+            if loc[-1] in ("command", 0) and isinstance(value, str) and "/" in value:
+                put(tree, loc, os.path.normpath(base / value))

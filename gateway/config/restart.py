@@ -1,0 +1,22 @@
+"""Which settings need a restart, so that a reload can say so instead of ignoring a change."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pydantic import BaseModel
+
+from gateway.config.root import Config
+
+RESTART_SECTIONS: Final = ("listen", "admin", "state", "audit")
+
+
+def restart_needed(running: Config, wanted: Config) -> list[str]:
+    """Return the dotted paths of settings that differ and take effect only after a restart."""
+    changed: list[str] = []
+    for section in RESTART_SECTIONS:
+        before: BaseModel = getattr(running, section)
+        after: BaseModel = getattr(wanted, section)
+        names = type(before).model_fields
+        changed += [f"{section}.{name}" for name in names if getattr(before, name) != getattr(after, name)]
+    return changed

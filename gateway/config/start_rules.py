@@ -1,0 +1,51 @@
+"""What must be so before anything listens: no open door by accident.
+
+Needs the loaded config only, so that ``serve`` and ``check`` ask the same.
+"""
+
+from __future__ import annotations
+
+from gateway.config.root import LoadedConfig
+from gateway.config.server_rules import is_loopback
+from gateway.errors import Problem
+
+
+def start_problems(loaded: LoadedConfig) -> list[Problem]:
+    """Return every reason not to start; none on a config that is safe to serve."""
+    return [*_endpoint(loaded), *_admin(loaded)]
+
+
+def _endpoint(loaded: LoadedConfig) -> list[Problem]:
+    listen = loaded.config.listen
+    if is_loopback(listen.host):
+        return []
+    problems = []
+    if loaded.anonymous:
+        text = "an address other than loopback needs authentication: anybody who reaches it could call everything"
+        problems.append(_problem(loaded, "listen.host", text, "configure clients, or bind 127.0.0.1"))
+    if listen.tls is None and not listen.behind_tls_proxy:
+        text = "an address other than loopback needs TLS: keys would travel readable"
+        hint = "set listen.tls, or listen.behind_tls_proxy: true when a proxy in front does it"
+        problems.append(_problem(loaded, "listen.host", text, hint))
+    if not listen.allowed_hosts and not listen.public_url:
+        text = "an address other than loopback needs to know its own name: any Host would be accepted"
+        hint = "set listen.public_url or listen.allowed_hosts"
+        problems.append(_problem(loaded, "listen.host", text, hint))
+    return problems
+
+
+def _admin(loaded: LoadedConfig) -> list[Problem]:
+    admin, listen = loaded.config.admin, loaded.config.listen
+    problems = []
+    if not is_loopback(admin.host) and not admin.users:
+        text = "an address other than loopback needs users: anybody who reaches it could read everything"
+        problems.append(_problem(loaded, "admin.host", text, "configure admin.users, or bind 127.0.0.1"))
+    if admin.port == listen.port != 0 and admin.host == listen.host:
+        problems.append(_problem(loaded, "admin.port", "is the port of the endpoint too", "choose another one"))
+    return problems
+
+
+def _problem(loaded: LoadedConfig, path: str, message: str, hint: str) -> Problem:
+    section = path.partition(".")[0]
+    line = loaded.lines.get(path) or loaded.lines.get(section) or 1
+    return Problem(message, str(loaded.path), line, path, hint)

@@ -1,0 +1,56 @@
+"""Digests of server configs: what tells an unchanged server from a changed one, without telling its secrets. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Mapping
+from typing import Final, Protocol, runtime_checkable
+
+from gateway.config.servers import Server
+from gateway.protocol import rawjson
+
+SHORT: Final = 12
+"""Hex digits of the form that clients see."""
+
+_NOT_OURS: Final = {
+    "namespace",
+    "tools",
+    "required",
+    "park",
+    "instructions",
+    "validate_",
+    "text",
+    "results",
+    "pin",
+}
+"""What this package never reads: a change there must not end a process (G128)."""
+
+_TAG: Final = b"mcp-gateway-server-v1\n"
+
+
+@runtime_checkable
+class Secret(Protocol):
+    """A config value that does not show itself."""
+
+    def get_secret_value(self) -> str:
+        """Return the text."""
+
+
+def fingerprint(name: str, server: Server, key: bytes) -> str:
+    """Return the hex digest of everything a connection depends on, secrets included.
+
+    ``key`` makes it useless for guessing secrets; the same key gives the same digest.
+    """
+    plain = {"name": name, "server": _plain(server.model_dump(exclude=_NOT_OURS))}
+    return hmac.new(key, _TAG + rawjson.canonical(plain), hashlib.sha256).hexdigest()
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Secret):
+        return {"secret": value.get_secret_value()}
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return value

@@ -1,0 +1,42 @@
+"""What the pool tells the rest of the gateway, and what all its members share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from gateway.downstream.connection import MakeTransport
+from gateway.downstream.eras import Eras
+from gateway.downstream.meters import Meters, NoMeters
+from gateway.model.catalog import Kind
+
+
+def _no_change(server: str, kinds: frozenset[Kind]) -> None:
+    """Take a change nobody listens to."""
+
+
+def _nothing(server: str, text: str) -> None:
+    """Take an event nobody listens to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hooks:
+    """What the pool tells its owner; none may block.
+
+    ``on_change``: a catalog connection came up, or said that lists changed. ``on_down``: it ended, and why.
+    ``on_resource_updated``: a subscribed resource changed.
+    """
+
+    on_change: Callable[[str, frozenset[Kind]], None] = _no_change
+    on_down: Callable[[str, str], None] = _nothing
+    on_resource_updated: Callable[[str, str], None] = _nothing
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """What all members share."""
+
+    make: MakeTransport
+    eras: Eras
+    hooks: Hooks = field(default_factory=Hooks)
+    meters: Meters = field(default_factory=NoMeters)

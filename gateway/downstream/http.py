@@ -1,0 +1,381 @@
+"""The Streamable HTTP transport: one POST a message, an answer as JSON or as a stream (2026-07-28 and before).
+
+Knows ids, bodies and streams, not MCP: an HTTP status is handed up for the dialect to interpret, and words such as
+session or version come in as headers. A request is never sent twice, but for a redirect that the server asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import aiohttp
+
+from gateway.config.servers import Server
+from gateway.downstream.client import Departure, HttpClient, failure
+from gateway.downstream.observer import NobodyWatches, Observer
+from gateway.downstream.stream import EventStream, read_body
+from gateway.downstream.transport import Inbox, Reply, Request
+from gateway.errors import DownstreamError, Reason
+from gateway.protocol import headers, jsonrpc
+from gateway.protocol.jsonrpc import ErrorObject, Id, Invalid, ServerFailure, ServerMessage, ServerRequest, ServerResult
+from gateway.protocol.rawjson import JsonError, Members
+from gateway.tasks import TaskSet
+from gateway.telemetry.logs import get_logger
+from gateway.telemetry.text import printable
+
+JSON: Final = "application/json"
+EVENTS: Final = "text/event-stream"
+MAX_ASIDE: Final = 64
+"""Answers, cancellations and closing streams at once; more are dropped."""
+ASIDE_TIMEOUT: Final = 30.0
+LINGER: Final = 0.25
+"""Seconds a stream may take to end after its answer, so that its connection can be used again."""
+DEFAULT_RETRY: Final = 1.0
+MAX_RETRY: Final = 60.0
+MAX_RESUMES: Final = 2
+"""Resumed streams in a row that bring nothing new."""
+
+_POST: Final = {"Accept": f"{JSON}, {EVENTS}", "Content-Type": JSON}
+_GET: Final = {"Accept": EVENTS}
+_DETAIL: Final = 80
+_log = get_logger("http")
+
+Notify = Callable[[str, Members], None]
+
+
+class HttpTransport:
+    """One server's MCP endpoint. ``generation`` tells this conversation from its predecessors."""
+
+    kind = "http"
+
+    def __init__(self, name: str, server: Server, observer: Observer | None = None, generation: int = 1) -> None:
+        self._name = name
+        self._server = server
+        self._observer = observer or NobodyWatches()
+        self._generation = generation
+        self._ids = itertools.count(1)
+        self._client: HttpClient | None = None
+        self._inbox: Inbox | None = None
+        self._resume: tuple[Mapping[str, str], str] = ({}, "")
+        self._tasks = TaskSet(lambda task, error: _log.error("http_task_crashed", task=task, error=repr(error)))
+
+    @property
+    def instance(self) -> str:
+        """``http#3``; which session that is only the dialect knows."""
+        return f"http#{self._generation}"
+
+    @property
+    def key_digest(self) -> str:
+        """Hex SHA-256 of the server's TLS key as last seen; empty without TLS."""
+        return self._client.key_digest if self._client is not None else ""
+
+    async def open(self, inbox: Inbox) -> None:
+        """Prepare the HTTP client; dials nothing.
+
+        Raises:
+            DownstreamError: the url, a header or the TLS settings cannot be used.
+        """
+        self._inbox = inbox
+        self._client = HttpClient(self._server)
+
+    async def request(self, request: Request) -> Reply:
+        """POST a request and wait for its answer.
+
+        A status that is no success comes back as a reply: with ``error`` where the body is a JSON-RPC error,
+        with neither result nor error where it is not.
+
+        Raises:
+            DownstreamError: ``unavailable``, ``timeout``, ``too_large`` or ``protocol_error``.
+        """
+        client = self._live()
+        identifier = next(self._ids)
+        departure = Departure(request.on_sent)
+        body = jsonrpc.encode_request(identifier, request.method, request.params)
+        try:
+            async with asyncio.timeout(request.timeout):
+                response = await client.send("POST", {**_POST, **request.headers}, body, departure)
+                return await self._receive(response, identifier, request)
+        except TimeoutError:
+            self._cancel(request, identifier, departure)
+            raise DownstreamError(
+                Reason.TIMEOUT, f"no answer within {request.timeout or 0:g} s", may_have_run=departure.sent
+            ) from None
+        except asyncio.CancelledError:
+            self._cancel(request, identifier, departure)
+            raise
+
+    async def notify(self, request: Request) -> None:
+        """POST a notification.
+
+        Raises:
+            DownstreamError: it could not be sent, or was not accepted.
+        """
+        body = jsonrpc.encode_notification(request.method, request.params)
+        departure = Departure(request.on_sent)
+        status = await self._post_aside(body, request.headers, request.timeout or ASIDE_TIMEOUT, departure)
+        if status >= 300:
+            text = f"the server refused a notification with status {status}"
+            raise DownstreamError(Reason.UNAVAILABLE, text, may_have_run=True)
+
+    async def stream(self, headers_: Mapping[str, str], on_open: Callable[[], None]) -> int:
+        """GET a stream and hand its messages to the inbox until it ends; returns the HTTP status.
+
+        ``on_open`` is called when the server has agreed to the stream. Never repeats itself. After a stream with
+        event ids the next one under the same headers asks for what came after the last of them.
+
+        Raises:
+            DownstreamError: no answer, no stream in it, or the stream broke.
+        """
+        known, last = self._resume
+        resume = {headers.LAST_EVENT_ID: last} if last and known == headers_ else {}
+        response = await self._live().send("GET", {**_GET, **headers_, **resume}, None, Departure())
+        try:
+            if response.status != 200:
+                return response.status
+            if response.content_type != EVENTS:
+                raise DownstreamError(
+                    Reason.PROTOCOL_ERROR, "the server answered GET with something else than a stream"
+                )
+            events = EventStream(response, self._server.max_result)
+            on_open()
+            try:
+                while (batch := await events.read()) is not None:
+                    for data in batch:
+                        self._unasked(data, headers_)
+            finally:
+                self._resume = (dict(headers_), events.last_event_id or last)
+            return response.status
+        except aiohttp.ClientError as error:
+            raise failure(error, False) from None
+        finally:
+            response.close()
+
+    async def end_session(self, headers_: Mapping[str, str]) -> int:
+        """DELETE the session that the headers name; returns the HTTP status.
+
+        Raises:
+            DownstreamError: no answer.
+        """
+        response = await self._live().send("DELETE", headers_, None, Departure())
+        response.close()
+        return response.status
+
+    async def aclose(self) -> None:
+        """Close all connections; calls in flight fail. Safe to call twice."""
+        self._inbox = None
+        client, self._client = self._client, None
+        await self._tasks.aclose()
+        if client is not None:
+            await client.aclose()
+
+    def _live(self) -> HttpClient:
+        if self._client is None:
+            raise DownstreamError(Reason.UNAVAILABLE, "the connection is closed")
+        return self._client
+
+    async def _receive(self, response: aiohttp.ClientResponse, identifier: Id, request: Request) -> Reply:
+        """Read the answer; the connection is used again only where nothing is left on it."""
+        received = {name.lower(): value for name, value in response.headers.items()}
+        message: ServerResult | ServerFailure | None
+        try:
+            if response.status == 200 and response.content_type == EVENTS:
+                message = await self._awaited(response, identifier, request)
+            else:
+                message = await self._whole(response, identifier)
+        except aiohttp.ClientError as error:
+            response.close()
+            raise failure(error, True) from None
+        except BaseException:
+            response.close()
+            raise
+        match message:
+            case ServerResult():
+                return Reply(message.result, None, response.status, received)
+            case ServerFailure():
+                return Reply(None, message.error, response.status, received)
+            case None:
+                return Reply(None, None, response.status, received)
+
+    async def _whole(self, response: aiohttp.ClientResponse, identifier: Id) -> ServerResult | ServerFailure | None:
+        """Read an answer that is one body; None for a status without a usable one."""
+        success = 200 <= response.status < 300
+        if response.content_type != JSON:
+            response.close()
+            if response.status == 200:
+                raise _wrong("the server's answer is neither JSON nor a stream of events")
+            return None
+        body = await read_body(response, self._server.max_result)
+        try:
+            message = jsonrpc.split(body)
+        except (Invalid, JsonError) as error:
+            if not success:
+                return None
+            self._violation("bad_json" if isinstance(error, JsonError) else "not_jsonrpc", "in an answer")
+            raise _wrong("the server's answer is no JSON-RPC message") from None
+        match message:
+            case ServerResult(id=named) if success and _same(named, identifier):
+                return message
+            # An error may have no id where the server could not tell it; the connection tells whose it is.
+            case ServerFailure(id=named) if not success or named is None or _same(named, identifier):
+                return message
+            case _ if success:
+                self._violation("unknown_id", "in an answer")
+                raise _wrong("the server answered something else than was asked")
+            case _:
+                return None
+
+    async def _awaited(
+        self, response: aiohttp.ClientResponse, identifier: Id, request: Request
+    ) -> ServerResult | ServerFailure:
+        """Read a stream until the answer; where the server closed it on purpose before, go on with the next.
+
+        A server that gives its events ids may close the connection and be asked for the rest after ``retry``
+        (2025-11-25 basic/transports §Sending Messages, 6). Not where closing the stream is how to cancel.
+        """
+        barren = 0
+        last = ""
+        while True:
+            events = EventStream(response, self._server.max_result)
+            try:
+                while (batch := await events.read()) is not None:
+                    for data in batch:
+                        message = self._attributed(data, identifier, request)
+                        if message is not None:
+                            self._linger(response)
+                            return message
+            except aiohttp.ClientError:
+                if not events.last_event_id:
+                    raise
+            response.close()
+            barren = 0 if events.last_event_id not in ("", last) else barren + 1
+            last = events.last_event_id or last
+            wait = events.retry_ms / 1000 if events.retry_ms is not None else DEFAULT_RETRY
+            if request.cancel is None or not last or barren > MAX_RESUMES or wait > MAX_RETRY:
+                text = "the server disconnected before answering"
+                raise DownstreamError(Reason.UNAVAILABLE, text, may_have_run=True)
+            await asyncio.sleep(wait)
+            head = {**_GET, **request.headers, headers.LAST_EVENT_ID: last}
+            response = await self._live().send("GET", head, None, Departure())
+            if response.status != 200 or response.content_type != EVENTS:
+                response.close()
+                text = f"the server disconnected before answering, and gave status {response.status} for the rest"
+                raise DownstreamError(Reason.UNAVAILABLE, text, may_have_run=True)
+
+    def _attributed(self, data: bytes, identifier: Id, request: Request) -> ServerResult | ServerFailure | None:
+        """Take one message of a request's own stream; the answer is returned."""
+        message = self._split(data)
+        match message:
+            case ServerResult(id=named) | ServerFailure(id=named):
+                if _same(named, identifier):
+                    return message
+                self._violation("unknown_id", printable(str(named), _DETAIL))
+            case ServerRequest():
+                self._ask(message, request.headers)
+            case None:
+                pass
+            case _ if request.on_notification is not None:
+                request.on_notification(message.method, message.params)
+            case _ if self._inbox is not None:
+                self._inbox.notification(message.method, message.params)
+        return None
+
+    def _unasked(self, data: bytes, headers_: Mapping[str, str]) -> None:
+        """Take one message of a stream that belongs to no request."""
+        message = self._split(data)
+        match message:
+            case ServerResult() | ServerFailure():
+                self._violation("unknown_id", printable(str(message.id), _DETAIL))
+            case ServerRequest():
+                self._ask(message, headers_)
+            case None:
+                pass
+            case _ if self._inbox is not None:
+                self._inbox.notification(message.method, message.params)
+
+    def _split(self, data: bytes) -> ServerMessage | None:
+        try:
+            return jsonrpc.split(data)
+        except (Invalid, JsonError) as error:
+            kind = "bad_json" if isinstance(error, JsonError) else "not_jsonrpc"
+            self._violation(kind, printable(data[: _DETAIL * 4].decode("utf-8", "replace"), _DETAIL))
+            return None
+
+    def _ask(self, asked: ServerRequest, headers_: Mapping[str, str]) -> None:
+        """Answer a server's request (before 2026-07-28) with a POST of its own."""
+        if self._inbox is None:
+            return
+        answer = self._inbox.ask(asked.method, asked.params)
+        if isinstance(answer, ErrorObject):
+            self._aside(jsonrpc.encode_error(asked.id, answer), headers_)
+        else:
+            self._aside(jsonrpc.encode_result(asked.id, answer), headers_)
+
+    def _cancel(self, request: Request, identifier: Id, departure: Departure) -> None:
+        if departure.sent and request.cancel is not None and self._client is not None:
+            method, params = request.cancel(identifier)
+            self._aside(jsonrpc.encode_notification(method, params), request.headers)
+
+    def _aside(self, body: bytes, headers_: Mapping[str, str]) -> None:
+        """POST something nobody waits for."""
+        if len(self._tasks) >= MAX_ASIDE:
+            self._violation("answer_dropped", "too many at once")
+        else:
+            self._tasks.start(self._try_aside(body, headers_), f"aside-{self._name}")
+
+    async def _try_aside(self, body: bytes, headers_: Mapping[str, str]) -> None:
+        try:
+            status = await self._post_aside(body, headers_, ASIDE_TIMEOUT, Departure())
+        except DownstreamError as error:
+            _log.info("answer_not_delivered", server=self._name, reason=error.message)
+        else:
+            if status >= 300:
+                _log.info("answer_refused", server=self._name, status=status)
+
+    async def _post_aside(self, body: bytes, headers_: Mapping[str, str], timeout: float, departure: Departure) -> int:
+        try:
+            async with asyncio.timeout(timeout):
+                response = await self._live().send("POST", {**_POST, **headers_}, body, departure)
+        except TimeoutError:
+            raise DownstreamError(
+                Reason.TIMEOUT, f"no answer within {timeout:g} s", may_have_run=departure.sent
+            ) from None
+        # Nothing of interest is in the body; a connection without one is free again already.
+        response.close()
+        return response.status
+
+    def _linger(self, response: aiohttp.ClientResponse) -> None:
+        if response.content.at_eof():
+            return
+        if len(self._tasks) >= MAX_ASIDE or self._client is None:
+            response.close()
+        else:
+            self._tasks.start(_drain(response), f"linger-{self._name}")
+
+    def _violation(self, kind: str, detail: str) -> None:
+        self._observer.protocol_error(kind)
+        if self._inbox is not None:
+            self._inbox.violation(kind, detail)
+
+
+async def _drain(response: aiohttp.ClientResponse) -> None:
+    """Let a stream end by itself, shortly; closed otherwise."""
+    try:
+        async with asyncio.timeout(LINGER):
+            await response.content.readany()
+    except (aiohttp.ClientError, TimeoutError):
+        pass
+    finally:
+        if not response.content.at_eof():
+            response.close()
+
+
+def _same(named: Id | None, identifier: Id) -> bool:
+    """Compare ids in value and type."""
+    return type(named) is type(identifier) and named == identifier
+
+
+def _wrong(message: str) -> DownstreamError:
+    return DownstreamError(Reason.PROTOCOL_ERROR, message, may_have_run=True)

@@ -1,0 +1,369 @@
+"""One configured server in the pool: its catalog connection, the connections of its principals, and its health.
+
+Knows one server and no other; which calls may be made at all was decided before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from typing import Final
+
+from gateway.config.servers import Server
+from gateway.downstream import isolation
+from gateway.downstream.connection import Connection, Setup
+from gateway.downstream.dialect import ALL_KINDS, Events, Hello, Page, Unserved
+from gateway.downstream.gate import Gate
+from gateway.downstream.health import Facts, Restarts, ServerStatus, State
+from gateway.downstream.hooks import Environment
+from gateway.downstream.modern import HEADERS_REFUSED
+from gateway.downstream.slot import Slot
+from gateway.errors import DownstreamError, Reason
+from gateway.model.call import Call
+from gateway.model.catalog import Kind
+from gateway.model.exchange import Exchange
+from gateway.model.outcome import Failure, Outcome
+from gateway.protocol import methods
+from gateway.protocol.versions import Era
+from gateway.tasks import TaskSet
+from gateway.telemetry.logs import get_logger
+
+MAX_SUBSCRIPTIONS: Final = 1000
+"""Resources of one server that can be subscribed to at a time."""
+
+_log = get_logger("downstream")
+
+
+class Member:
+    """One server."""
+
+    def __init__(self, name: str, server: Server, fingerprint: str, environment: Environment) -> None:
+        self.name = name
+        self.server = server
+        self.fingerprint = fingerprint
+        self._environment = environment
+        self._tasks = TaskSet(lambda task, error: _log.error("server_task_crashed", task=task, error=repr(error)))
+        self._gate = Gate(name, server.concurrency, server.queue)
+        self._starts = Restarts(name)
+        self._facts = Facts()
+        self._catalog = self._slot(None)
+        self._slots: dict[str, Slot] = {}
+        self._subscriptions: Counter[str] = Counter()
+        self._subscribing = asyncio.Lock()
+        self._in_flight = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    def _slot(self, key: str | None) -> Slot:
+        return Slot(key, lambda: self._connection(key is None), self._starts, self._tasks, self)
+
+    def _connection(self, is_catalog: bool) -> Connection:
+        hooks, meters = self._environment.hooks, self._environment.meters
+        events = Events(violation=lambda kind: meters.protocol_error(self.name, kind))
+        if is_catalog:
+            events = Events(
+                changed=lambda kinds: hooks.on_change(self.name, kinds),
+                updated=self._updated,
+                violation=events.violation,
+            )
+        era = self._environment.eras.get(self.fingerprint)
+        make = self._environment.make
+        return Connection(Setup(self.name, self.server, make, self.fingerprint, era, events, listens=is_catalog))
+
+    def start(self) -> None:
+        """Bring the catalog connection up in the background, and keep it up."""
+        self._environment.meters.state(self.name, self._facts.state)
+        self._tasks.start(self._keep(), f"keep {self.name}")
+
+    async def _keep(self) -> None:
+        while True:
+            try:
+                connection = await self._catalog.get()
+            except DownstreamError:
+                await asyncio.sleep(self._catalog.wait())
+                continue
+            await connection.over.wait()
+            await asyncio.sleep(self._catalog.wait())
+
+    # What the slots report.
+
+    def opened(self, slot: Slot, connection: Connection) -> None:
+        """Take the good news: remember the era, and have the lists read where it is the catalog's connection."""
+        hello = connection.hello
+        self._environment.eras.remember(self.fingerprint, hello.era)
+        self._facts.round_trip()
+        if slot is self._catalog:
+            self._show(State.UP)
+            self._environment.meters.up(self.name, True)
+            self._environment.hooks.on_change(self.name, ALL_KINDS)
+            if self._subscriptions:
+                self._tasks.start(self._push_subscriptions(), f"subscribe {self.name}")
+        _log.info(
+            "server_connected",
+            server=self.name,
+            era=hello.era.value,
+            version=hello.version,
+            instance=connection.instance,
+            shared=slot is self._catalog,
+        )
+
+    def refused(self, slot: Slot, error: DownstreamError) -> None:
+        """Take the bad news of a start."""
+        self._facts.last_error = error.message
+        self._count_restart("start_failed")
+        if slot is self._catalog:
+            self._down(error.message)
+        _log.warning("server_not_reached", server=self.name, reason=error.message, retry=round(slot.wait(), 1))
+
+    def ended(self, slot: Slot, reason: str) -> None:
+        """Take the bad news of an end."""
+        self._facts.last_error = reason
+        self._count_restart("exit")
+        if slot is self._catalog:
+            self._down(reason)
+        _log.warning("server_ended", server=self.name, reason=reason, shared=slot is self._catalog)
+
+    def _down(self, reason: str) -> None:
+        self._show(State.FAILED)
+        self._environment.meters.up(self.name, False)
+        self._environment.hooks.on_down(self.name, reason)
+
+    def _count_restart(self, reason: str) -> None:
+        self._facts.restarts += 1
+        self._environment.meters.restarted(self.name, reason)
+
+    def _show(self, state: State) -> None:
+        if self._facts.move(state):
+            self._environment.meters.state(self.name, state)
+
+    def _updated(self, uri: str) -> None:
+        if uri in self._subscriptions:
+            self._environment.hooks.on_resource_updated(self.name, uri)
+
+    # What the pool asks for.
+
+    async def call(self, call: Call, exchange: Exchange) -> Outcome:
+        """Pass a call on: at most twice where it is certain, or configured, that this does no harm (S127).
+
+        Raises:
+            DownstreamError: there is no answer.
+        """
+        self._count(+1)
+        started, error_type = time.monotonic(), "cancelled"
+        try:
+            async with self._gate.place(self.server.timeouts.call):
+                outcome = await self._attempts(call, exchange)
+            error_type = _error_type(outcome)
+        except DownstreamError as error:
+            error_type = error.reason.value
+            raise
+        finally:
+            self._count(-1)
+            self._environment.meters.operation(self.name, call.method, time.monotonic() - started, error_type)
+        if isinstance(outcome, Failure) and outcome.detail == HEADERS_REFUSED:
+            self._environment.hooks.on_change(self.name, frozenset({Kind.TOOL}))
+        return outcome
+
+    async def _attempts(self, call: Call, exchange: Exchange) -> Outcome:
+        slot = await self._slot_for(call)
+        with slot.use():
+            connection = await slot.get()
+            try:
+                return await self._attempt(slot, connection, call, exchange)
+            except DownstreamError as error:
+                if not self._may_resend(call, error):
+                    raise
+                _log.info("call_resent", server=self.name, method=call.method)
+            return await self._attempt(slot, await slot.get(), call, exchange)
+
+    async def _attempt(self, slot: Slot, connection: Connection, call: Call, exchange: Exchange) -> Outcome:
+        try:
+            with slot.circuit.call():
+                outcome = await connection.call(call, exchange)
+        except DownstreamError as error:
+            self._facts.last_error = error.message
+            self._show_calls(slot)
+            raise
+        self._facts.round_trip()
+        self._show_calls(slot)
+        return outcome
+
+    def _show_calls(self, slot: Slot) -> None:
+        """Let calls on the shared connection colour the state; a failed one is told by its own end."""
+        if slot is not self._catalog or slot.connection is None:
+            return
+        circuit = slot.circuit
+        self._show(State.OPEN if circuit.is_open else State.DEGRADED if circuit.failures else State.UP)
+
+    def _may_resend(self, call: Call, error: DownstreamError) -> bool:
+        if error.reason is not Reason.UNAVAILABLE or isinstance(error, Unserved) or error.retry_after_ms is not None:
+            return False
+        idempotent = call.method == methods.TOOLS_CALL and call.target.name in self.server.idempotent
+        return idempotent or not error.may_have_run
+
+    async def _slot_for(self, call: Call) -> Slot:
+        era = self._era()
+        if era is None and isolation.needs_era(self.server):
+            era = (await self._catalog.get()).hello.era
+        key = isolation.key_of(self.server, era, call)
+        if key is None:
+            return self._catalog
+        slot = self._slots.get(key)
+        if slot is None:
+            self._make_room()
+            slot = self._slots[key] = self._slot(key)
+            self._tasks.start(self._end_when_idle(slot), f"idle {self.name}")
+        return slot
+
+    def _era(self) -> Era | None:
+        """Return what the server speaks, as far as it is known without asking."""
+        connection = self._catalog.connection
+        if connection is not None:
+            return connection.hello.era
+        if self.server.protocol != "auto":
+            return Era(self.server.protocol)
+        return self._environment.eras.get(self.fingerprint)
+
+    def _make_room(self) -> None:
+        """Stop the connection that was idle longest, where there are too many."""
+        if len(self._slots) < self.server.max_instances:
+            return
+        idle = [slot for slot in self._slots.values() if not slot.in_flight and not slot.is_opening]
+        if not idle:
+            text = f'server "{self.name}" is at its limit of connections; nothing was sent, try again later'
+            raise DownstreamError(Reason.OVERLOADED, text)
+        self._drop(min(idle, key=lambda slot: slot.last_used))
+
+    def _drop(self, slot: Slot) -> None:
+        if slot.key is not None and self._slots.get(slot.key) is slot:
+            del self._slots[slot.key]
+            self._tasks.start(slot.aclose(), f"close {self.name}")
+
+    async def _end_when_idle(self, slot: Slot) -> None:
+        """End a connection of one principal or session that nobody has used for ``idle_stop`` (G037, G038)."""
+        while slot.key is not None and self._slots.get(slot.key) is slot:
+            left = slot.last_used + self.server.idle_stop - time.monotonic()
+            if left <= 0 and not slot.in_flight:
+                _log.info("server_idle", server=self.name)
+                self._drop(slot)
+                return
+            await asyncio.sleep(left if left > 0 else self.server.idle_stop)
+
+    def _count(self, change: int) -> None:
+        self._in_flight += change
+        if self._in_flight:
+            self._idle.clear()
+        else:
+            self._idle.set()
+        self._environment.meters.in_flight(self.name, self._in_flight)
+
+    async def page(self, kind: Kind, cursor: str | None) -> Page:
+        """Fetch one page of a list over the catalog connection.
+
+        Raises:
+            DownstreamError: there is no usable answer.
+        """
+        try:
+            page = await (await self._catalog.get()).page(kind, cursor)
+        except DownstreamError as error:
+            self._facts.last_error = error.message
+            raise
+        self._facts.round_trip()
+        return page
+
+    def hello(self) -> Hello | None:
+        """Return what the server said of itself, None while it is not connected."""
+        connection = self._catalog.connection
+        return connection.hello if connection is not None else None
+
+    def end_session(self, session: str) -> None:
+        """End the connection of a legacy client session; its calls end with it."""
+        slot = self._slots.get(isolation.SESSION + session)
+        if slot is not None:
+            self._drop(slot)
+
+    async def subscribe(self, uri: str) -> None:
+        """Hear of a resource's updates; counted, so that the last one to leave ends it.
+
+        Raises:
+            DownstreamError: ``overloaded``: too many resources.
+        """
+        if uri not in self._subscriptions and len(self._subscriptions) >= MAX_SUBSCRIPTIONS:
+            text = f'server "{self.name}" is at its limit of subscribed resources'
+            raise DownstreamError(Reason.OVERLOADED, text)
+        self._subscriptions[uri] += 1
+        if self._subscriptions[uri] == 1:
+            await self._push_subscriptions()
+
+    async def unsubscribe(self, uri: str) -> None:
+        """Undo one ``subscribe``; nothing where there was none."""
+        if uri not in self._subscriptions:
+            return
+        self._subscriptions[uri] -= 1
+        if not self._subscriptions[uri]:
+            del self._subscriptions[uri]
+            await self._push_subscriptions()
+
+    async def _push_subscriptions(self) -> None:
+        """Tell the server the whole wish; one that is down hears it when it is back."""
+        async with self._subscribing:
+            connection = self._catalog.connection
+            if connection is None:
+                return
+            try:
+                await connection.subscribe(frozenset(self._subscriptions))
+            except DownstreamError as error:
+                _log.info("subscription_failed", server=self.name, reason=error.message)
+
+    def status(self) -> ServerStatus:
+        """Return what is shown of the server."""
+        hello, facts = self.hello(), self._facts
+        slots = [self._catalog, *self._slots.values()]
+        waiting = (
+            self._catalog.circuit.wait()
+            if hello is not None
+            else max(self._starts.wait(), self._catalog.crashes.wait())
+        )
+        return ServerStatus(
+            server=self.name,
+            kind=self.server.kind,
+            state=facts.state,
+            since=facts.since,
+            era=hello.era.value if hello is not None else "",
+            version=hello.version if hello is not None else "",
+            product=hello.product if hello is not None else "",
+            connections=sum(1 for slot in slots if slot.connection is not None),
+            in_flight=self._in_flight,
+            last_round_trip=facts.last_round_trip,
+            last_error=facts.last_error,
+            next_retry=round(waiting, 1) if waiting else None,
+            restarts=facts.restarts,
+        )
+
+    async def idle(self) -> None:
+        """Wait until no call is in flight."""
+        await self._idle.wait()
+
+    async def retire(self) -> None:
+        """Let the calls in flight finish, as long as the longest may take, then close."""
+        try:
+            async with asyncio.timeout(self.server.timeouts.max):
+                await self.idle()
+        except TimeoutError:
+            _log.warning("server_not_drained", server=self.name, calls=self._in_flight)
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """End everything of this server, all at once."""
+        slots = [self._catalog, *self._slots.values()]
+        self._slots.clear()
+        await asyncio.gather(*(slot.aclose() for slot in slots))
+        await self._tasks.aclose()
+        self._environment.meters.up(self.name, False)
+
+
+def _error_type(outcome: Outcome) -> str:
+    if isinstance(outcome, Failure):
+        return "error" if outcome.error is not None else outcome.reason.value
+    return ""

@@ -1,0 +1,160 @@
+"""All servers behind the gateway: routes calls to them, and carries them over a reload.
+
+One dead, slow or crashing server never delays another or the start (G117, S188): members share nothing but the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from gateway.config.servers import Server
+from gateway.downstream.connection import MakeTransport
+from gateway.downstream.dialect import Hello, Page
+from gateway.downstream.eras import Eras
+from gateway.downstream.fingerprint import fingerprint
+from gateway.downstream.health import ServerStatus
+from gateway.downstream.hooks import Environment, Hooks
+from gateway.downstream.member import Member
+from gateway.downstream.meters import Meters, NoMeters
+from gateway.errors import DownstreamError, Reason
+from gateway.model.call import Call
+from gateway.model.catalog import Kind
+from gateway.model.exchange import Exchange
+from gateway.model.outcome import Failure, Outcome
+from gateway.tasks import TaskSet
+from gateway.telemetry.logs import get_logger
+
+CLOSE_TIMEOUT: Final = 15.0
+"""Seconds that all servers together may take to end."""
+_log = get_logger("downstream")
+
+
+@dataclass(frozen=True, slots=True)
+class PoolOptions:
+    """What the pool is given.
+
+    ``make_transport`` opens nothing yet. ``eras`` is a file in ``state.dir``, None for memory alone. ``key`` keys the
+    fingerprints, which clients see the first digits of: without one they would help to guess secrets.
+    """
+
+    make_transport: MakeTransport
+    eras: Path | None = None
+    key: bytes = b""
+    hooks: Hooks = field(default_factory=Hooks)
+    meters: Meters = field(default_factory=NoMeters)
+
+
+class Pool:
+    """The servers, by configured name."""
+
+    def __init__(self, options: PoolOptions) -> None:
+        self._options = options
+        self._environment = Environment(options.make_transport, Eras(options.eras), options.hooks, options.meters)
+        self._members: dict[str, Member] = {}
+        self._tasks = TaskSet(lambda name, error: _log.error("pool_task_crashed", task=name, error=repr(error)))
+        self._retiring: set[Member] = set()
+
+    def apply(self, servers: Mapping[str, Server]) -> None:
+        """Make these the servers, without waiting for any of them.
+
+        Unchanged ones keep their processes and sessions; changed and removed ones finish their calls and end in the
+        background; new ones start in the background.
+        """
+        kept: dict[str, Member] = {}
+        for name, server in servers.items():
+            digest = fingerprint(name, server, self._options.key)
+            member = self._members.pop(name, None)
+            if member is not None and member.fingerprint != digest:
+                self._retire(member)
+                member = None
+            if member is None:
+                member = Member(name, server, digest, self._environment)
+                member.start()
+            kept[name] = member
+        for member in self._members.values():
+            self._retire(member)
+        self._members = kept
+
+    def _retire(self, member: Member) -> None:
+        self._retiring.add(member)
+        self._tasks.start(self._retired(member), f"retire {member.name}")
+
+    async def _retired(self, member: Member) -> None:
+        try:
+            await member.retire()
+        finally:
+            self._retiring.discard(member)
+
+    def _member(self, server: str) -> Member:
+        member = self._members.get(server)
+        if member is None:
+            raise DownstreamError(Reason.UNAVAILABLE, f'server "{server}" is not configured any more')
+        return member
+
+    async def call(self, call: Call, exchange: Exchange) -> Outcome:
+        """Pass a call on to its server; whatever happens, the outcome says so."""
+        try:
+            return await self._member(call.target.server).call(call, exchange)
+        except DownstreamError as error:
+            return Failure.of(error)
+
+    async def page(self, server: str, kind: Kind, cursor: str | None = None) -> Page:
+        """Fetch one page of a server's list over its catalog connection.
+
+        Raises:
+            DownstreamError: there is no usable answer.
+        """
+        return await self._member(server).page(kind, cursor)
+
+    def hello(self, server: str) -> Hello | None:
+        """Return what a server said of itself, None while it is not connected."""
+        member = self._members.get(server)
+        return member.hello() if member is not None else None
+
+    def status(self) -> Mapping[str, ServerStatus]:
+        """Return what is shown of each server."""
+        return {name: member.status() for name, member in self._members.items()}
+
+    async def end_session(self, session: str) -> None:
+        """End the connections that belong to a legacy client session."""
+        for member in self._members.values():
+            member.end_session(session)
+
+    async def subscribe(self, server: str, uri: str) -> None:
+        """Hear of a resource's updates through ``on_resource_updated``; each call needs its ``unsubscribe``.
+
+        Raises:
+            DownstreamError: too many resources, or no such server.
+        """
+        await self._member(server).subscribe(uri)
+
+    async def unsubscribe(self, server: str, uri: str) -> None:
+        """Undo one ``subscribe``."""
+        member = self._members.get(server)
+        if member is not None:
+            await member.unsubscribe(uri)
+
+    async def drain(self, seconds: float) -> bool:
+        """Wait until no call is in flight; False where some still are after so many seconds."""
+        try:
+            async with asyncio.timeout(seconds):
+                for member in [*self._members.values(), *self._retiring]:
+                    await member.idle()
+        except TimeoutError:
+            return False
+        return True
+
+    async def aclose(self) -> None:
+        """End all servers at once, in bounded time."""
+        members = [*self._members.values(), *self._retiring]
+        self._members = {}
+        await self._tasks.aclose()
+        try:
+            async with asyncio.timeout(CLOSE_TIMEOUT):
+                await asyncio.gather(*(member.aclose() for member in members))
+        except TimeoutError:
+            _log.error("pool_not_closed", servers=[member.name for member in members])

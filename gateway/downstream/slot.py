@@ -1,0 +1,138 @@
+"""One place for a connection: opened when needed, by one for all who wait, and replaced when it has ended.
+
+Knows when a connection may be opened again and when an idle one ends; knows no principals and no catalog.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final, Protocol
+
+from gateway.downstream.connection import Connection
+from gateway.downstream.health import Circuit, Restarts
+from gateway.errors import DownstreamError, Reason
+from gateway.tasks import TaskSet
+
+SHORTEST_WAIT: Final = 0.05
+
+
+class Watch(Protocol):
+    """Who hears how a slot fares. Methods do not block."""
+
+    def opened(self, slot: Slot, connection: Connection) -> None:
+        """A connection is up."""
+
+    def refused(self, slot: Slot, error: DownstreamError) -> None:
+        """A connection could not be opened."""
+
+    def ended(self, slot: Slot, reason: str) -> None:
+        """A connection ended by itself."""
+
+
+class Slot:
+    """One place for a connection of one server. ``key`` names who shares it, None everybody."""
+
+    def __init__(
+        self, key: str | None, make: Callable[[], Connection], starts: Restarts, tasks: TaskSet, watch: Watch
+    ) -> None:
+        self.key = key
+        self.in_flight = 0
+        self.last_used = time.monotonic()
+        self.crashes = Restarts(starts.server, starts.clock)
+        self.circuit = Circuit(starts.server, starts.clock)
+        self._make = make
+        self._starts = starts
+        self._tasks = tasks
+        self._watch = watch
+        self._connection: Connection | None = None
+        self._opening: asyncio.Task[None] | None = None
+        self._error: DownstreamError | None = None
+        self._closed = False
+
+    @property
+    def connection(self) -> Connection | None:
+        """The connection, where it is up."""
+        return self._connection if self._connection is not None and self._connection.is_up else None
+
+    @property
+    def is_opening(self) -> bool:
+        """Tell whether a connection is on its way."""
+        return self._opening is not None
+
+    @contextmanager
+    def use(self) -> Iterator[None]:
+        """Keep the slot from being called idle while the body runs."""
+        self.in_flight += 1
+        try:
+            yield
+        finally:
+            self.in_flight -= 1
+            self.last_used = time.monotonic()
+
+    async def get(self) -> Connection:
+        """Return the connection; open it where there is none, once for everybody who waits (G122).
+
+        Raises:
+            DownstreamError: it cannot be opened, or must not be yet.
+        """
+        if (connection := self.connection) is not None:
+            return connection
+        if self._closed:
+            raise self._gone()
+        if self._opening is None:
+            if self.crashes.wait() > 0:
+                raise self.crashes.refusal()
+            self._starts.check()
+            self._error = None
+            self._opening = self._tasks.start(self._open(), f"open {self._starts.server}")
+        # ``wait`` leaves the opening alone when one of those who wait is cancelled.
+        await asyncio.wait([self._opening])
+        if (connection := self.connection) is not None:
+            return connection
+        raise self._error or self._gone()
+
+    def _gone(self) -> DownstreamError:
+        return DownstreamError(Reason.UNAVAILABLE, f'server "{self._starts.server}" has just been closed; try again')
+
+    async def _open(self) -> None:
+        connection = self._make()
+        try:
+            await connection.open()
+        except DownstreamError as error:
+            self._starts.failed(error.message)
+            self._error = self._starts.refusal()
+            self._watch.refused(self, error)
+            return
+        finally:
+            self._opening = None
+            self._starts.released()
+        self._starts.succeeded()
+        self._connection = connection
+        self._tasks.start(self._await_end(connection), f"watch {self._starts.server}")
+        self._watch.opened(self, connection)
+
+    async def _await_end(self, connection: Connection) -> None:
+        """Release what a connection that ended by itself leaves behind."""
+        await connection.over.wait()
+        if self._connection is connection and not self._closed:
+            self._connection = None
+            reason = connection.reason or f'server "{self._starts.server}" ended'
+            self.crashes.ended(reason, time.monotonic() - connection.opened_at)
+            self._watch.ended(self, reason)
+        await connection.aclose()
+
+    def wait(self) -> float:
+        """Return the seconds until a new connection may be opened."""
+        return max(self.crashes.wait(), self._starts.wait(), SHORTEST_WAIT)
+
+    async def aclose(self) -> None:
+        """End the connection; the slot opens no other."""
+        self._closed = True
+        if self._opening is not None:
+            self._opening.cancel()
+            await asyncio.wait([self._opening])
+        if self._connection is not None:
+            await self._connection.aclose()

@@ -1,0 +1,100 @@
+"""List changes of servers, as the subscribers of both eras hear of them: filtered by what each may see, coalesced.
+
+Knows no streams: a subscriber gets method names and does with them what its era asks for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from gateway.endpoint.services import Moment, Services
+from gateway.model.catalog import Kind
+from gateway.model.principal import Principal
+from gateway.protocol import methods
+
+COALESCE: Final = 0.05
+"""Seconds in which further changes become one notification (contract: at most 100 ms)."""
+
+METHOD_OF: Final = {
+    Kind.TOOL: methods.TOOLS_CHANGED,
+    Kind.PROMPT: methods.PROMPTS_CHANGED,
+    Kind.RESOURCE: methods.RESOURCES_CHANGED,
+    Kind.TEMPLATE: methods.RESOURCES_CHANGED,
+}
+
+Deliver = Callable[[str], None]
+"""Takes the method of a change notification; must not block."""
+
+
+@dataclass(slots=True, eq=False)
+class Subscriber:
+    """Who wants to know of which kinds. ``seen`` are the servers it saw in each list when it last looked."""
+
+    principal: Principal
+    view: str | None
+    kinds: frozenset[Kind]
+    deliver: Deliver
+    seen: dict[Kind, frozenset[str]] = field(default_factory=dict)
+    pending: dict[str, None] = field(default_factory=dict)
+    timer: asyncio.TimerHandle | None = None
+
+    def look(self, moment: Moment, kind: Kind) -> frozenset[str]:
+        """Return the servers seen in a list before or now, and remember those seen now."""
+        now = frozenset(route.server for route in moment.listed(kind, self.principal, self.view))
+        before = self.seen.get(kind, frozenset())
+        self.seen[kind] = now
+        return before | now
+
+    def flush(self) -> None:
+        """Deliver what has come together."""
+        self.timer = None
+        methods_due, self.pending = self.pending, {}
+        for method in methods_due:
+            self.deliver(method)
+
+
+class Announcements:
+    """Everyone who listens for list changes at this endpoint."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._subscribers: set[Subscriber] = set()
+        self._unsubscribe = services.changes(self._changed)
+
+    def __len__(self) -> int:
+        return len(self._subscribers)
+
+    def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
+        """Deliver changes from now on; the result ends that."""
+        moment = self._services.current()
+        for kind in subscriber.kinds:
+            subscriber.look(moment, kind)
+        self._subscribers.add(subscriber)
+
+        def unsubscribe() -> None:
+            self._subscribers.discard(subscriber)
+            if subscriber.timer is not None:
+                subscriber.timer.cancel()
+
+        return unsubscribe
+
+    def close(self) -> None:
+        """Hear of nothing any more."""
+        self._unsubscribe()
+        for subscriber in self._subscribers:
+            if subscriber.timer is not None:
+                subscriber.timer.cancel()
+        self._subscribers.clear()
+
+    def _changed(self, server: str, kinds: frozenset[Kind]) -> None:
+        moment = self._services.current()
+        for subscriber in self._subscribers:
+            for kind in sorted(kinds & subscriber.kinds):
+                if server in subscriber.look(moment, kind):
+                    subscriber.pending[METHOD_OF[kind]] = None
+            if subscriber.pending and subscriber.timer is None:
+                loop = asyncio.get_running_loop()
+                subscriber.timer = loop.call_later(COALESCE, subscriber.flush)

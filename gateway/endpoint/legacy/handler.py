@@ -1,0 +1,280 @@
+"""Requests of clients that shook hands (2025-03-26 to 2025-11-25): sessions, arrays, cancellation by notification.
+
+Rows 11 to 19 of the checks for this era. A client that hangs up cancels nothing: its calls belong to the session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from aiohttp import web
+
+from gateway.endpoint import classify, listing, reply
+from gateway.endpoint.build import Asked, UnknownTarget, build, invalid, known, resolve
+from gateway.endpoint.inbound import Equipment, Inbound, deliver, exchange_for
+from gateway.endpoint.legacy import batch, streams
+from gateway.endpoint.legacy.handshake import Handshake
+from gateway.endpoint.legacy.session import MAX_URIS, Session, key_of
+from gateway.endpoint.rejection import Rejected, Rejection
+from gateway.endpoint.reply import Answer
+from gateway.endpoint.running import Ticket
+from gateway.endpoint.stream import EventStream
+from gateway.errors import Reason, RequestError
+from gateway.model.call import Call, Caller, Target
+from gateway.model.catalog import Kind
+from gateway.protocol import codes, headers, jsonrpc, meta, methods
+from gateway.protocol.jsonrpc import ErrorObject, Invalid, Message, Notification, Request
+from gateway.protocol.methods import Role
+from gateway.protocol.rawjson import Object, Value, raw
+from gateway.protocol.versions import Era
+
+_Done: TypeAlias = Answer | None
+_Sent: TypeAlias = web.StreamResponse
+
+
+@dataclass(slots=True)
+class _Slot:
+    """Where a request's task leaves its answer; None when the client cancelled it."""
+
+    answer: Answer | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Visit:
+    """One POST of a session, and the stream its response may become."""
+
+    inbound: Inbound
+    session: Session
+    stream: EventStream
+
+
+class LegacyHandler:
+    """Serves messages, streams and the end of sessions for legacy clients."""
+
+    def __init__(self, equipment: Equipment, session_limit: int) -> None:
+        self._equipment = equipment
+        self._services = equipment.services
+        self.handshake = Handshake(equipment, session_limit)
+
+    def end_streams(self) -> None:
+        """End every GET stream."""
+        self.handshake.end_streams()
+
+    async def handle(self, inbound: Inbound, message: Message) -> web.StreamResponse:
+        """Answer one message.
+
+        Raises:
+            Rejected: a check failed.
+        """
+        if isinstance(message, Request) and message.method == methods.INITIALIZE:
+            try:
+                return reply.respond(self.handshake.open(inbound, message), inbound.extra)
+            except RequestError as error:
+                raise classify.fault(Era.LEGACY, error, message.id, "handshake") from None
+        session = await self._session(inbound, message.id if isinstance(message, Request) else None)
+        if not isinstance(message, Request):
+            self._notification(session, message)
+            return reply.accepted(inbound.extra)
+        if key_of(message.id) in session.calls:
+            raise Rejected(_duplicate(message))
+        visit = _Visit(inbound, session, self._equipment.stream(inbound, "call"))
+        return await self._deliver(inbound, visit.stream, self._respond(visit, message))
+
+    async def handle_array(self, inbound: Inbound, value: list[Value]) -> web.StreamResponse:
+        """Answer an array with one array of answers, in order.
+
+        Raises:
+            Rejected: a check failed.
+        """
+        session = self._peek(inbound)
+        read = batch.elements(value, session.version if session is not None else None)
+        session = await self._session(inbound, None)
+        visit = _Visit(inbound, session, self._equipment.stream(inbound, "call"))
+        without = classify.without_id().rejection.body()
+        return await self._deliver(inbound, visit.stream, self._respond_all(visit, read, without))
+
+    async def get(self, inbound: Inbound) -> web.StreamResponse:
+        """Open a stream.
+
+        Raises:
+            Rejected: no such session, or too many streams.
+        """
+        session = await self._session(inbound, None)
+        return await streams.serve(self._equipment, inbound, session)
+
+    async def delete(self, inbound: Inbound) -> web.StreamResponse:
+        """End a session.
+
+        Raises:
+            Rejected: no such session.
+        """
+        self.handshake.close(await self._session(inbound, None))
+        return reply.accepted(inbound.extra, 204)
+
+    def _peek(self, inbound: Inbound) -> Session | None:
+        identifier = inbound.head.headers.get(headers.SESSION_ID.lower(), "")
+        return self.handshake.sessions.find(identifier, inbound.principal, inbound.view)
+
+    async def _session(self, inbound: Inbound, request_id: jsonrpc.Id | None) -> Session:
+        """Find the session a request names (row 12); unknown, ended and foreign ones get the same answer (S88)."""
+        identifier = inbound.head.headers.get(headers.SESSION_ID.lower())
+        if identifier is None:
+            text = f"Bad request: {headers.SESSION_ID} is missing"
+            raise Rejected(Rejection(400, codes.INVALID_REQUEST, text, "session_missing", request_id))
+        session = self._peek(inbound)
+        if session is None:
+            if self.handshake.sessions.is_foreign(identifier, inbound.principal):
+                fields: dict[str, object] = {"principal": inbound.principal.id, "source": inbound.source}
+                await self._services.security_event("security.session_mismatch", fields)
+            raise Rejected(Rejection(404, codes.LEGACY_SESSION, "Session not found", "session_unknown", request_id))
+        return session
+
+    def _notification(self, session: Session, message: Message) -> None:
+        """Take a notification or a response; a request method without id is refused (S30)."""
+        if not isinstance(message, Notification):
+            return
+        if message.method in methods.METHODS:
+            raise classify.without_id()
+        if message.method == methods.CANCELLED:
+            session.cancel(message.params.get("requestId"))
+
+    async def _deliver(self, inbound: Inbound, stream: EventStream, work: Coroutine[object, object, _Done]) -> _Sent:
+        """Wait for an answer and send it the way the response has begun."""
+        try:
+            answer = await work
+            if answer is None:
+                # Cancelled by its client, which wants no answer: the response is a stream without one.
+                return await stream.finish(None)
+            return await deliver(inbound, stream, answer)
+        except asyncio.CancelledError:
+            stream.abandon()
+            raise
+
+    async def _respond_all(self, visit: _Visit, read: list[Message | Invalid], without: bytes) -> Answer | None:
+        """Serve the elements of an array at once and collect their answers."""
+        slots = [_Slot() for _ in read]
+        waiting: list[asyncio.Task[None]] = []
+        for slot, item in zip(slots, read, strict=True):
+            match item:
+                case Invalid():
+                    slot.answer = Answer(batch.invalid_element(item))
+                case Request() if key_of(item.id) in visit.session.calls:
+                    slot.answer = _error(item, RequestError(codes.INVALID_REQUEST, _DUPLICATE))
+                case Request():
+                    waiting.append(self._start(visit, item, slot))
+                case Notification(method) if method in methods.METHODS:
+                    slot.answer = Answer(without)
+                case _:
+                    self._notification(visit.session, item)
+        if waiting:
+            await asyncio.wait(waiting)
+        bodies = [slot.answer.body for slot in slots if slot.answer is not None]
+        return Answer(batch.join(bodies)) if bodies else Answer(b"", 202)
+
+    async def _respond(self, visit: _Visit, request: Request) -> Answer | None:
+        slot = _Slot()
+        await asyncio.wait([self._start(visit, request, slot)])
+        return slot.answer
+
+    def _start(self, visit: _Visit, request: Request, slot: _Slot) -> asyncio.Task[None]:
+        """Serve a request in a task that outlives its connection (S95), known to its session from now on."""
+        ticket = Ticket()
+        visit.session.calls[key_of(request.id)] = ticket
+        ticket.task = self._equipment.tasks.start(self._fill(visit, request, ticket, slot), "legacy-request")
+        return ticket.task
+
+    async def _fill(self, visit: _Visit, request: Request, ticket: Ticket, slot: _Slot) -> None:
+        try:
+            slot.answer = await self._answer(visit, request, ticket)
+        except UnknownTarget as error:
+            await self._services.denied(error.call, "unknown")
+            slot.answer = _error(request, error)
+        except RequestError as error:
+            slot.answer = _error(request, error)
+        finally:
+            del visit.session.calls[key_of(request.id)]
+            self.handshake.sessions.touch(visit.session)
+
+    async def _answer(self, visit: _Visit, request: Request, ticket: Ticket) -> Answer | None:
+        inbound, session = visit.inbound, visit.session
+        row = classify.method_of(request.method, Era.LEGACY)
+        told = classify.read_meta(request.params)
+        caller = Caller(
+            era=Era.LEGACY,
+            version=session.version,
+            source=inbound.source,
+            session=session.id,
+            capabilities=session.capabilities,
+            info=session.info,
+            view=session.view,
+        )
+        asked = Asked(inbound.principal, caller, told, session.log_level)
+        if row.role is Role.CALL:
+            return await self._call(visit, build(inbound.moment, request, row, asked), ticket)
+        params = known(request.params, row.members)
+        if row.role is Role.LIST:
+            reader = listing.Reader(inbound.principal, caller)
+            members = listing.page(inbound.moment, self._services.sealer, row.name, reader, params.get("cursor"))
+            return reply.of_result(request.id, members)
+        self._local(inbound, session, request, (params, asked))
+        return reply.of_result(request.id, {})
+
+    def _local(self, inbound: Inbound, session: Session, request: Request, said: tuple[Object, Asked]) -> None:
+        """Serve what the gateway answers itself; all of it with an empty result."""
+        params, asked = said
+        match request.method:
+            case methods.SET_LEVEL:
+                level = params.get("level")
+                if not isinstance(level, str) or level not in meta.LOG_LEVELS:
+                    raise invalid(f"level must be one of {', '.join(meta.LOG_LEVELS)}")
+                session.log_level = level
+            case methods.RESOURCES_SUBSCRIBE:
+                self._subscribe(inbound, session, request, (params, asked))
+            case methods.RESOURCES_UNSUBSCRIBE:
+                session.uris.discard(_uri(params))
+            case _:
+                return
+
+    def _subscribe(self, inbound: Inbound, session: Session, request: Request, said: tuple[Object, Asked]) -> None:
+        params, asked = said
+        uri = _uri(params)
+        draft = Call("", request.id, request.method, {}, Target(Kind.RESOURCE, "", uri), asked.principal, asked.caller)
+        resolve(inbound.moment, draft, uri)
+        if uri not in session.uris and len(session.uris) >= MAX_URIS:
+            raise invalid(f"a session may subscribe to at most {MAX_URIS} resources")
+        session.uris.add(uri)
+
+    async def _call(self, visit: _Visit, call: Call, ticket: Ticket) -> Answer | None:
+        """Run a call to its answer; None when its client cancelled it."""
+        inbound = visit.inbound
+        exchange, outlet = exchange_for(inbound, call, visit.stream)
+        outcome = await self._equipment.running.run(inbound.moment, call, exchange, ticket)
+        if ticket.reason is Reason.CANCELLED:
+            return None
+        answer = reply.of_outcome(inbound.moment, call, exchange, outcome)
+        outlet.flush()
+        return answer
+
+
+_DUPLICATE = "Invalid request: a request with this id is still in flight"
+
+
+def _duplicate(request: Request) -> Rejection:
+    return Rejection(400, codes.INVALID_REQUEST, _DUPLICATE, "duplicate_id", request.id)
+
+
+def _uri(params: Object) -> str:
+    uri = params.get("uri")
+    if not isinstance(uri, str):
+        raise invalid("uri must be a string")
+    return uri
+
+
+def _error(request: Request, error: RequestError) -> Answer:
+    """Write an error about a request; from row 13 on always with 200, since a 4xx would end the client's session."""
+    data = None if error.data is None else raw(error.data)
+    body = jsonrpc.encode_error(request.id, ErrorObject(error.code, error.message, data))
+    return Answer(body, codes.http_status(error.code, Era.LEGACY))

@@ -1,0 +1,182 @@
+"""Sessions of legacy clients: what a handshake agreed on, kept until it is ended, idle too long or crowded out.
+
+A session belongs to a principal, whatever credential it came with, and to one view. Its id proves nothing (S89).
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from gateway.endpoint.announcements import Subscriber
+from gateway.endpoint.running import Ticket
+from gateway.endpoint.stream import EventStream
+from gateway.errors import Reason
+from gateway.model.principal import Principal
+from gateway.protocol import jsonrpc
+from gateway.protocol.jsonrpc import Id
+from gateway.protocol.rawjson import Object
+
+IDLE: Final = 1800.0
+"""Seconds after its last request, with no call and no stream, when a session ends."""
+
+MAX_SESSIONS: Final = 10_000
+"""Sessions of all principals together."""
+
+MAX_URIS: Final = 1000
+_ID_BYTES: Final = 32
+
+CallKey: TypeAlias = tuple[type, Id]
+
+
+def key_of(identifier: Id) -> CallKey:
+    """Return what a call is known by: its id with the type, since 1 and "1" are two calls (G043)."""
+    return type(identifier), identifier
+
+
+class Full(Exception):
+    """No session can be opened: all of this principal's are busy."""
+
+
+@dataclass(slots=True, eq=False)
+class Session:
+    """One client's session. Times are monotonic seconds."""
+
+    id: str
+    principal: Principal
+    view: str | None
+    version: str
+    capabilities: Object
+    info: Object
+    used: float
+    log_level: str | None = None
+    uris: set[str] = field(default_factory=set)
+    calls: dict[CallKey, Ticket] = field(default_factory=dict)
+    streams: list[EventStream] = field(default_factory=list)
+    subscriber: Subscriber | None = None
+    unsubscribe: Callable[[], None] | None = None
+    unheard: dict[str, None] = field(default_factory=dict)
+    ended: bool = False
+
+    @property
+    def busy(self) -> bool:
+        """Whether something of it is open."""
+        return bool(self.calls) or bool(self.streams)
+
+    def announce(self, method: str) -> None:
+        """Tell of a change on one stream, the newest (transports §Multiple Connections); keep it if there is none."""
+        for stream in reversed(self.streams):
+            if stream.open:
+                stream.send(jsonrpc.encode_notification(method, None))
+                return
+        self.unheard[method] = None
+
+    def attach(self, stream: EventStream) -> None:
+        """Take a stream, and send on it what could not be told before."""
+        self.streams.append(stream)
+        unheard, self.unheard = self.unheard, {}
+        for method in unheard:
+            self.announce(method)
+
+    def detach(self, stream: EventStream) -> None:
+        """Let go of a stream."""
+        if stream in self.streams:
+            self.streams.remove(stream)
+
+    def cancel(self, identifier: object) -> None:
+        """Stop the call with this id, if one of this session is running (G048, G049)."""
+        if isinstance(identifier, (int, str)):
+            ticket = self.calls.get(key_of(identifier))
+            if ticket is not None:
+                ticket.stop(Reason.CANCELLED)
+
+    def end(self) -> None:
+        """Stop its calls and end its streams."""
+        self.ended = True
+        if self.unsubscribe is not None:
+            self.unsubscribe()
+        for ticket in self.calls.values():
+            ticket.stop(Reason.CANCELLED)
+        for stream in self.streams:
+            stream.end()
+
+
+class Sessions:
+    """Every session, longest unused first. ``limit`` is per principal; ``clock`` gives monotonic seconds."""
+
+    def __init__(self, limit: int, clock: Callable[[], float], most: int = MAX_SESSIONS) -> None:
+        self._limit = limit
+        self._clock = clock
+        self._most = most
+        self._by_id: OrderedDict[str, Session] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def open(self, session: Session) -> Session | None:
+        """Add a session; return the one that had to make room for it and is ended now, if any.
+
+        Raises:
+            Full: none of this principal's, or of all, is idle.
+        """
+        own = [each for each in self._by_id.values() if each.principal.id == session.principal.id]
+        crowded = own if len(own) >= self._limit else list(self._by_id.values())
+        evicted = None
+        if len(own) >= self._limit or len(self._by_id) >= self._most:
+            evicted = next((each for each in crowded if not each.busy), None)
+            if evicted is None:
+                raise Full
+            self._remove(evicted)
+        self._by_id[session.id] = session
+        return evicted
+
+    def find(self, identifier: str, principal: Principal, view: str | None) -> Session | None:
+        """Return a session to whom it belongs, and note its use; None alike for every other case."""
+        session = self._by_id.get(identifier)
+        if session is None or session.principal.id != principal.id or session.view != view:
+            return None
+        if self._idle(session):
+            return None
+        self.touch(session)
+        return session
+
+    def touch(self, session: Session) -> None:
+        """Note that a session is in use."""
+        session.used = self._clock()
+        if session.id in self._by_id:
+            self._by_id.move_to_end(session.id)
+
+    def is_foreign(self, identifier: str, principal: Principal) -> bool:
+        """Tell the audit log whether an id is another principal's."""
+        session = self._by_id.get(identifier)
+        return session is not None and session.principal.id != principal.id
+
+    def close(self, session: Session) -> None:
+        """End a session; its id is unknown from now on."""
+        self._remove(session)
+
+    def expired(self) -> list[Session]:
+        """End and return every session that was idle too long."""
+        over = [session for session in self._by_id.values() if self._idle(session)]
+        for session in over:
+            self._remove(session)
+        return over
+
+    def all(self) -> list[Session]:
+        """Return every session."""
+        return list(self._by_id.values())
+
+    def _idle(self, session: Session) -> bool:
+        return not session.busy and self._clock() - session.used >= IDLE
+
+    def _remove(self, session: Session) -> None:
+        self._by_id.pop(session.id, None)
+        session.end()
+
+
+def new_session_id() -> str:
+    """Mint an id of 256 random bits in visible ASCII (S87)."""
+    return secrets.token_urlsafe(_ID_BYTES)

@@ -1,0 +1,109 @@
+"""Requests of clients that speak 2026-07-28: each stands alone, and closing the connection cancels it.
+
+Rows 11 to 19 of the checks for this era. Session and resumption headers are never looked at (S91).
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from aiohttp import web
+
+from gateway.endpoint import classify, discover, listing, reply
+from gateway.endpoint.build import Asked, UnknownTarget, build, known
+from gateway.endpoint.inbound import Equipment, Inbound, deliver, exchange_for
+from gateway.endpoint.modern.listen import Listen
+from gateway.endpoint.reply import Answer
+from gateway.endpoint.running import Ticket
+from gateway.errors import RequestError
+from gateway.model.call import Call, Caller
+from gateway.protocol import codes, jsonrpc, methods
+from gateway.protocol.jsonrpc import Message, Notification, Request, Response
+from gateway.protocol.meta import RequestMeta
+from gateway.protocol.methods import Method, Role
+from gateway.protocol.versions import MODERN, Era
+
+
+class ModernHandler:
+    """Serves one message of a modern client."""
+
+    def __init__(self, equipment: Equipment) -> None:
+        self._equipment = equipment
+        self._services = equipment.services
+        self._listen = Listen(equipment)
+
+    def end_streams(self) -> None:
+        """End every subscription gracefully."""
+        self._listen.end_all()
+
+    async def handle(self, inbound: Inbound, message: Message) -> web.StreamResponse:
+        """Answer one message.
+
+        Raises:
+            Rejected: a check failed.
+        """
+        match message:
+            case Request():
+                return await self._request(inbound, message)
+            case Notification(method):
+                if method in methods.METHODS:
+                    raise classify.without_id()
+                return reply.accepted(inbound.extra)
+            case Response(identifier):
+                error = RequestError(
+                    codes.INVALID_REQUEST, "Invalid request: a client of this version sends no responses"
+                )
+                raise classify.fault(Era.MODERN, error, identifier, "response")
+
+    async def _request(self, inbound: Inbound, request: Request) -> web.StreamResponse:
+        try:
+            row, told = classify.modern(request, inbound.head.headers)
+            asked = self._asked(inbound, told)
+            if row.role is not Role.CALL:
+                return await self._local(inbound, request, row, asked)
+            call = build(inbound.moment, request, row, asked)
+            if call.method == methods.TOOLS_CALL and call.definition is not None:
+                classify.param_headers(call.definition, call.arguments, inbound.head.headers)
+        except UnknownTarget as error:
+            await self._services.denied(error.call, "unknown")
+            raise classify.fault(Era.MODERN, error, request.id, "unknown_name") from None
+        except RequestError as error:
+            reason = "header_mismatch" if error.code == codes.HEADER_MISMATCH else "modern_request"
+            raise classify.fault(Era.MODERN, error, request.id, reason) from None
+        return await self._call(inbound, call)
+
+    def _asked(self, inbound: Inbound, told: RequestMeta) -> Asked:
+        caller = Caller(
+            era=Era.MODERN,
+            version=MODERN,
+            source=inbound.source,
+            capabilities=told.capabilities or {},
+            info=told.client_info or {},
+            view=inbound.view,
+        )
+        return Asked(inbound.principal, caller, told, told.log_level)
+
+    async def _local(self, inbound: Inbound, request: Request, row: Method, asked: Asked) -> web.StreamResponse:
+        params = known(request.params, row.members)
+        if row.name == methods.LISTEN:
+            return await self._listen.serve(inbound, request.id, params)
+        if row.role is Role.LIST:
+            reader = listing.Reader(inbound.principal, asked.caller)
+            cursor = params.get("cursor")
+            members = listing.page(inbound.moment, self._services.sealer, row.name, reader, cursor)
+        else:
+            members = discover.discovery(inbound.moment)
+        return reply.respond(Answer(jsonrpc.encode_result(request.id, members)), inbound.extra)
+
+    async def _call(self, inbound: Inbound, call: Call) -> web.StreamResponse:
+        """Run a call in the request's own task: the client's leaving cancels it (transports §Cancellation)."""
+        stream = self._equipment.stream(inbound, "call")
+        exchange, outlet = exchange_for(inbound, call, stream)
+        try:
+            outcome = await self._equipment.running.run(inbound.moment, call, exchange, Ticket())
+            answer = reply.of_outcome(inbound.moment, call, exchange, outcome)
+            outlet.flush()
+            return await deliver(inbound, stream, answer)
+        except asyncio.CancelledError:
+            stream.abandon()
+            raise

@@ -1,0 +1,112 @@
+"""Calls while they run: how one is stopped for a reason, and how the last ones are ended when the gateway drains.
+
+Turns whatever a chain raises into an outcome, so that no call ends without an answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Final
+
+from gateway.endpoint.services import Moment
+from gateway.errors import AuditUnavailable, DownstreamError, Reason, RequestError
+from gateway.model.call import Call
+from gateway.model.exchange import Exchange
+from gateway.model.outcome import Failure, Outcome
+from gateway.protocol import codes, rawjson
+from gateway.protocol.jsonrpc import ErrorObject
+from gateway.telemetry.logs import frames_of, get_logger
+
+_log = get_logger("endpoint")
+
+_STOPPED: Final = {
+    Reason.CANCELLED: "The client cancelled this call.",
+    Reason.OVERLOADED: "The gateway is shutting down and ended this call. Try again in a few seconds.",
+}
+_NO_RECORD = "The gateway's audit log cannot be written, and without a record no call is made. Tell its operators."
+
+
+@dataclass(slots=True, eq=False)
+class Ticket:
+    """One running call. ``reason`` is set by whoever stops it; without one a cancellation is the client's leaving."""
+
+    task: asyncio.Task[object] | None = None
+    reason: Reason | None = None
+
+    def stop(self, reason: Reason) -> None:
+        """End the call: it is answered with ``reason``."""
+        if self.reason is None and self.task is not None:
+            self.reason = reason
+            self.task.cancel()
+
+
+class Running:
+    """Every call in flight at this endpoint."""
+
+    def __init__(self) -> None:
+        self._tickets: set[Ticket] = set()
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    def __len__(self) -> int:
+        return len(self._tickets)
+
+    async def run(self, moment: Moment, call: Call, exchange: Exchange, ticket: Ticket) -> Outcome:
+        """Run a call to its outcome in the current task.
+
+        Raises:
+            CancelledError: nobody stopped the call, so the client has gone.
+        """
+        ticket.task = asyncio.current_task()
+        self._tickets.add(ticket)
+        self._idle.clear()
+        try:
+            return await _outcome(moment, call, exchange)
+        except asyncio.CancelledError:
+            if ticket.reason is None or ticket.task is None:
+                raise
+            ticket.task.uncancel()
+            return _stopped(ticket.reason, exchange)
+        finally:
+            self._tickets.discard(ticket)
+            if not self._tickets:
+                self._idle.set()
+
+    async def drain(self, timeout: float) -> None:
+        """Wait until no call runs, at most ``timeout`` seconds, then stop those that still do."""
+        try:
+            async with asyncio.timeout(timeout):
+                await self._idle.wait()
+        except TimeoutError:
+            for ticket in tuple(self._tickets):
+                ticket.stop(Reason.OVERLOADED)
+
+
+def _stopped(reason: Reason, exchange: Exchange) -> Failure:
+    return Failure(reason, f"{_STOPPED.get(reason, 'This call was stopped.')} {_ran(exchange)}", exchange.dispatched)
+
+
+def _ran(exchange: Exchange) -> str:
+    return "It may have run in part." if exchange.dispatched else "It did not run."
+
+
+async def _outcome(moment: Moment, call: Call, exchange: Exchange) -> Outcome:
+    try:
+        return await moment.run(call, exchange)
+    except DownstreamError as error:
+        return Failure.of(error)
+    except AuditUnavailable:
+        return Failure(Reason.AUDIT_UNAVAILABLE, f"{_NO_RECORD} {_ran(exchange)}", exchange.dispatched)
+    except RequestError as error:
+        data = None if error.data is None else rawjson.raw(error.data)
+        return _error(error.code, error.message, data)
+    except Exception as error:  # noqa: BLE001 - the root of a call: whatever broke, the client gets an answer.
+        _log.error(
+            "call_crashed", call=call.id, method=call.method, error=type(error).__name__, frames=frames_of(error)
+        )
+        return _error(codes.INTERNAL_ERROR, "Internal error of the gateway; its log has the details", None)
+
+
+def _error(code: int, message: str, data: rawjson.Raw | None) -> Failure:
+    return Failure(Reason.PROTOCOL_ERROR, message, error=ErrorObject(code, message, data))

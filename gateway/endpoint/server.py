@@ -1,0 +1,234 @@
+"""The endpoint: every request from its first header to its answer, in the contract's fixed order of checks.
+
+Reads the snapshot once per request. Everything long-lived comes in through ``Services``.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Final
+
+from aiohttp import web
+
+from gateway.auth.authenticate import Unauthenticated
+from gateway.endpoint import body, classify, guards, reply
+from gateway.endpoint.announcements import Announcements
+from gateway.endpoint.body import BodyLimits
+from gateway.endpoint.connection import Bounds, Server
+from gateway.endpoint.guards import Head, Line, Rules
+from gateway.endpoint.inbound import Equipment, Inbound
+from gateway.endpoint.legacy.handler import LegacyHandler
+from gateway.endpoint.modern.handler import ModernHandler
+from gateway.endpoint.outlet import Bucket
+from gateway.endpoint.rejection import Rejected, Rejection
+from gateway.endpoint.running import Running
+from gateway.endpoint.services import Moment, Services
+from gateway.endpoint.stream import StreamCap
+from gateway.errors import AuditUnavailable, Reason
+from gateway.model.principal import Principal
+from gateway.protocol import codes
+from gateway.protocol.jsonrpc import Notification, Request
+from gateway.protocol.versions import Era
+from gateway.tasks import TaskSet
+from gateway.telemetry.logs import frames_of, get_logger
+
+ALLOW: Final = "GET, POST, DELETE"
+EVENTS_PER_SECOND: Final = 10
+"""Audit records of refusals before a call, over all clients; metrics count every one."""
+
+_STREAMS_BESIDE_SESSIONS: Final = 16
+_EVENT_OF: Final = {
+    "origin_denied": "security.origin_denied",
+    "json": "security.bad_json",
+    "jsonrpc": "security.bad_json",
+    "request_without_id": "security.bad_json",
+    "header_mismatch": "security.header_mismatch",
+}
+
+_log = get_logger("endpoint")
+
+
+class Endpoint:
+    """Serves the MCP URL. Made inside a running event loop; ``bounds`` and ``limits`` are for tests to shorten."""
+
+    def __init__(self, services: Services, bounds: Bounds | None = None, limits: BodyLimits | None = None) -> None:
+        config = services.current().config
+        self._services = services
+        self._rules = Rules.of(config)
+        self._limits = limits or BodyLimits(config.listen.max_body)
+        self._tasks = TaskSet(_crashed)
+        self._running = Running()
+        self._announcements = Announcements(services)
+        caps = StreamCap(config.limits.sessions + _STREAMS_BESIDE_SESSIONS)
+        equipment = Equipment(services, self._running, self._tasks, self._announcements, caps)
+        self._modern = ModernHandler(equipment)
+        self._legacy = LegacyHandler(equipment, config.limits.sessions)
+        self._events = Bucket(EVENTS_PER_SECOND, time.monotonic)
+        behind_proxy = bool(config.listen.trusted_proxies)
+        default = Bounds(config.limits.connections, None) if behind_proxy else Bounds(config.limits.connections)
+        self.server = Server(self.handle, bounds or default, self._refused)
+
+    async def drain(self) -> None:
+        """End streams now, let calls finish for ``listen.drain`` seconds, then answer those that have not."""
+        self.close_streams()
+        await self._running.drain(self._services.current().config.listen.drain)
+
+    def close_streams(self) -> None:
+        """End every stream that answers no call, each the way its era asks for."""
+        self._modern.end_streams()
+        self._legacy.end_streams()
+
+    async def aclose(self) -> None:
+        """Stop everything that still runs."""
+        self._announcements.close()
+        await self._tasks.aclose()
+
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Answer one HTTP request."""
+        extra: Mapping[str, str] = {}
+        try:
+            head = guards.inspect(_line(request), self._rules)
+            extra = guards.cors(head, self._rules)
+            preflight = guards.preflight(head, self._rules)
+            if preflight is not None:
+                response: web.StreamResponse = reply.accepted(preflight, 204)
+            else:
+                response = await self._admitted(request, head, extra)
+        except Rejected as refused:
+            await self._record(refused.rejection, request.remote or "")
+            response = reply.rejected(refused.rejection, extra)
+        if self._services.draining() and not response.prepared:
+            response.force_close()
+        self._services.metrics.http_requests_total.inc(
+            listener="mcp", method=request.method, status=str(response.status)
+        )
+        return response
+
+    async def _admitted(self, request: web.BaseRequest, head: Head, extra: Mapping[str, str]) -> web.StreamResponse:
+        """Apply rows 4 to 7, then serve by method."""
+        below = guards.view_of(head.path, self._rules)
+        if below is None:
+            raise Rejected(Rejection(404, None, "", "path"))
+        moment = self._services.current()
+        source = guards.source_of(request.remote or "", head.headers, moment.config.listen.trusted_proxies)
+        principal = await self._authenticate(moment, head, source)
+        view = _view(moment, below)
+        if head.method not in ("GET", "POST", "DELETE"):
+            raise Rejected(_not_allowed(ALLOW))
+        await self._charge(principal)
+        inbound = Inbound(request, head, moment, principal, view, source, extra)
+        if head.method == "POST":
+            return await self._post(inbound)
+        if not classify.legacy_header(head.headers):
+            raise Rejected(_not_allowed("POST"))
+        return await (self._legacy.get(inbound) if head.method == "GET" else self._legacy.delete(inbound))
+
+    async def _authenticate(self, moment: Moment, head: Head, source: str) -> Principal:
+        authorization = head.headers.get("authorization")
+        try:
+            return await moment.authenticator.authenticate([] if authorization is None else [authorization])
+        except Unauthenticated as error:
+            now = time.monotonic()
+            wait = self._services.throttle.failed(source, now)
+            self._services.metrics.auth_failures_total.inc(kind=error.kind, reason=error.reason)
+            count = self._services.throttle.unreported(source, now)
+            if count:
+                await self._audit(
+                    "auth.failed", {"source": source, "kind": error.kind, "reason": error.reason, "count": count}
+                )
+            if wait is not None:
+                raise Rejected(_too_many(wait, "auth_throttled")) from None
+            challenge = {"WWW-Authenticate": error.challenge}
+            denied = codes.reason_code(Reason.DENIED)
+            raise Rejected(Rejection(401, denied, "Authentication required", "auth", headers=challenge)) from None
+
+    async def _charge(self, principal: Principal) -> None:
+        """Apply row 7."""
+        if self._services.draining():
+            code = codes.reason_code(Reason.OVERLOADED)
+            headers = {"Retry-After": "5"}
+            raise Rejected(Rejection(503, code, "The gateway is shutting down", "draining", headers=headers))
+        wait_ms = await self._services.budget.charge(principal.id)
+        if wait_ms is not None:
+            self._services.metrics.ratelimit_refused_total.inc(scope="requests", client=principal.label)
+            raise Rejected(_too_many(wait_ms / 1000, "requests"))
+
+    async def _post(self, inbound: Inbound) -> web.StreamResponse:
+        """Apply rows 8 to 10, then hand over to the era."""
+        value = body.decode(await self._read(inbound))
+        if isinstance(value, list) and classify.legacy_header(inbound.head.headers):
+            return await self._legacy.handle_array(inbound, value)
+        message = body.message(value)
+        params = message.params if isinstance(message, (Request, Notification)) else {}
+        if classify.era_of(inbound.head.headers, params) is Era.MODERN:
+            return await self._modern.handle(inbound, message)
+        return await self._legacy.handle(inbound, message)
+
+    async def _read(self, inbound: Inbound) -> bytes:
+        request, received = inbound.request, inbound.head.headers
+        body.judge_headers(received, self._limits)
+        expected = received.get("expect", "").lower()
+        if expected == "100-continue":
+            await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            request.writer.output_size = 0
+        elif expected:
+            raise Rejected(Rejection(417, codes.INVALID_REQUEST, "Expectation failed", "expect", close=True))
+        try:
+            return await body.read(request.content, self._limits)
+        except web.RequestPayloadError:
+            raise Rejected(Rejection(400, codes.INVALID_REQUEST, "Bad request", "framing", close=True)) from None
+
+    async def _record(self, rejection: Rejection, source: str) -> None:
+        """Count a rejection, and audit those that look like an attack, at a bounded rate."""
+        self._refused(rejection.reason)
+        event = _EVENT_OF.get(rejection.reason)
+        if event is not None and self._events.take():
+            detail = (rejection.data or {}).get("reason", rejection.reason)
+            await self._audit(event, {"source": source, "reason": detail})
+
+    async def _audit(self, event: str, fields: dict[str, object]) -> None:
+        try:
+            await self._services.security_event(event, fields)
+        except AuditUnavailable:
+            # The request is refused in any case; what the log could not take is at least counted and logged.
+            _log.error("security_event_lost", kind=event)
+
+    def _refused(self, reason: str) -> None:
+        self._services.metrics.http_rejected_total.inc(reason=reason)
+
+
+def build(services: Services, bounds: Bounds | None = None, limits: BodyLimits | None = None) -> Endpoint:
+    """Make the endpoint; serve ``Endpoint.server`` with ``web.ServerRunner``."""
+    return Endpoint(services, bounds, limits)
+
+
+def _line(request: web.BaseRequest) -> Line:
+    name = request.get_extra_info("sockname")
+    port = name[1] if isinstance(name, tuple) and len(name) > 1 else 0
+    version = (request.version.major, request.version.minor)
+    return Line(request.method, request.raw_path, version, request.raw_headers, int(port))
+
+
+def _view(moment: Moment, below: str) -> str | None:
+    if not below:
+        return None
+    if below not in moment.config.views:
+        raise Rejected(Rejection(404, codes.INVALID_REQUEST, "Not found", "view"))
+    return below
+
+
+def _not_allowed(allow: str) -> Rejection:
+    return Rejection(405, codes.INVALID_REQUEST, "Method not allowed", "method", headers={"Allow": allow})
+
+
+def _too_many(wait: float, reason: str) -> Rejection:
+    """Refuse a flood; ``wait`` in seconds is rounded up, as Retry-After knows no fractions."""
+    seconds = max(1, int(wait) + (wait > int(wait)))
+    code = codes.reason_code(Reason.RATE_LIMITED)
+    data = {"source": "gateway", "reason": Reason.RATE_LIMITED.value, "retryAfterMs": int(wait * 1000)}
+    return Rejection(429, code, "Too many requests", reason, data=data, headers={"Retry-After": str(seconds)})
+
+
+def _crashed(name: str, error: BaseException) -> None:
+    _log.error("task_crashed", task=name, error=type(error).__name__, frames=frames_of(error))

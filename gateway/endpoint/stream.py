@@ -1,0 +1,179 @@
+"""One SSE response: what is sent waits in a bounded queue, silence is filled with heartbeats, a slow reader is dropped.
+
+Knows events and one HTTP response; not what the events say.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Final
+
+from aiohttp import web
+
+from gateway.endpoint.connection import BASE_HEADERS
+from gateway.protocol import sse
+from gateway.tasks import TaskSet
+from gateway.telemetry.metrics import Metrics
+
+QUEUE_BYTES: Final = 256 * 1024
+"""Unsent bytes one stream may hold before its client counts as too slow (S12)."""
+
+HEARTBEAT: Final = 8.0
+"""Seconds of silence after which a comment is sent; clients and proxies cut at 10 s (G019)."""
+
+_PIECE: Final = 64 * 1024
+_HEADERS: Final = {**BASE_HEADERS, **sse.HEADERS, "Cache-Control": "no-cache, no-store, no-transform"}
+
+StillAllowed = Callable[[], bool]
+"""Asked before each heartbeat: whether the stream may go on."""
+
+
+def always() -> bool:
+    """Allow a stream to go on, as its request was judged a moment ago."""
+    return True
+
+
+class StreamCap:
+    """How many streams one principal may hold open at once."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._open: Counter[str] = Counter()
+
+    def acquire(self, principal_id: str) -> bool:
+        """Take a place; False where there is none."""
+        if self._open[principal_id] >= self._limit:
+            return False
+        self._open[principal_id] += 1
+        return True
+
+    def release(self, principal_id: str) -> None:
+        """Give a place back."""
+        self._open[principal_id] -= 1
+        if self._open[principal_id] <= 0:
+            del self._open[principal_id]
+
+
+class EventStream:
+    """The response to one request, once it has become a stream.
+
+    ``send`` starts the response with its first event and never blocks. ``kind`` is the metric's label.
+    """
+
+    def __init__(
+        self, request: web.BaseRequest, headers: Mapping[str, str], kind: str, tasks: TaskSet, metrics: Metrics
+    ) -> None:
+        self._request = request
+        self._headers = headers
+        self._response: web.StreamResponse | None = None
+        self._kind = kind
+        self._tasks = tasks
+        self._metrics = metrics
+        self._queue: deque[bytes] = deque()
+        self._queued = 0
+        self._wake = asyncio.Event()
+        self._ended = asyncio.Event()
+        self._last: bytes | None = None
+        self._finishing = False
+        self._pump: asyncio.Task[None] | None = None
+        self.still_allowed: StillAllowed = always
+
+    @property
+    def started(self) -> bool:
+        """Whether the response has become a stream."""
+        return self._pump is not None
+
+    @property
+    def open(self) -> bool:
+        """Whether events still can be sent."""
+        return not self._finishing and not self._ended.is_set()
+
+    def start(self) -> None:
+        """Send the headers now, before any event."""
+        if self._pump is None and self.open:
+            self._pump = self._tasks.start(self._run(), f"stream-{self._kind}")
+
+    def send(self, data: bytes) -> None:
+        """Queue one message; a client whose queue is full is dropped, and with it what was waiting."""
+        if not self.open:
+            return
+        event = sse.encode(data)
+        if self._queued + len(event) > QUEUE_BYTES:
+            self._drop("slow_client")
+            return
+        self._queue.append(event)
+        self._queued += len(event)
+        self.start()
+        self._wake.set()
+
+    async def finish(self, data: bytes | None) -> web.StreamResponse:
+        """Send the last event, if any, and end the response; returns once all of it is written or the client gone."""
+        if self.open:
+            self.start()
+            self._last = None if data is None else sse.encode(data)
+            self._finishing = True
+            self._wake.set()
+        return await self.wait_ended()
+
+    def end(self) -> None:
+        """End the response after what is queued, without waiting."""
+        self._finishing = True
+        self._wake.set()
+        if self._pump is None:
+            self._ended.set()
+
+    def abandon(self) -> None:
+        """Forget a client that has gone."""
+        self._queue.clear()
+        self._finishing = True
+        if self._pump is None:
+            self._ended.set()
+        else:
+            self._pump.cancel()
+
+    async def wait_ended(self) -> web.StreamResponse:
+        """Wait until the stream is over, for whatever reason."""
+        await self._ended.wait()
+        return self._response or web.StreamResponse()
+
+    def _drop(self, reason: str) -> None:
+        self._metrics.streams_closed_total.inc(kind=self._kind, reason=reason)
+        self._queue.clear()
+        transport = self._request.transport
+        if transport is not None:
+            transport.abort()
+        self.abandon()
+
+    async def _run(self) -> None:
+        try:
+            with self._metrics.streams.hold(kind=self._kind), suppress(ConnectionError):
+                response = self._response = web.StreamResponse(headers={**_HEADERS, **self._headers})
+                await response.prepare(self._request)
+                await self._write_all(response)
+                await response.write_eof()
+        finally:
+            self._finishing = True
+            self._ended.set()
+
+    async def _write_all(self, response: web.StreamResponse) -> None:
+        while True:
+            while self._queue:
+                event = self._queue.popleft()
+                await response.write(event)
+                self._queued -= len(event)
+            if self._finishing:
+                break
+            self._wake.clear()
+            try:
+                async with asyncio.timeout(HEARTBEAT):
+                    await self._wake.wait()
+            except TimeoutError:
+                if not self.still_allowed():
+                    return
+                await response.write(sse.HEARTBEAT)
+        if self._last is not None:
+            for start in range(0, len(self._last), _PIECE):
+                await response.write(self._last[start : start + _PIECE])

@@ -1,0 +1,44 @@
+"""Puts the steps in their order, once per snapshot (design: the life of a call)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gateway.pipeline.account import Account
+from gateway.pipeline.authorize import Authorize
+from gateway.pipeline.dispatch import Dispatch, Servers
+from gateway.pipeline.interceptor import Chain
+from gateway.pipeline.limit import Limit
+from gateway.pipeline.observe import Observe
+from gateway.pipeline.record import Record
+from gateway.pipeline.seal import Seal
+from gateway.policy.engine import Engine
+from gateway.policy.limits import InFlight, Limiter
+from gateway.telemetry.metrics import Metrics
+
+
+@dataclass(frozen=True, slots=True)
+class Ingredients:
+    """What the steps are made of. ``durable_start`` makes a dispatch wait for the disk."""
+
+    engine: Engine
+    account: Account
+    limiter: Limiter
+    in_flight: InFlight
+    servers: Servers
+    metrics: Metrics
+    durable_start: bool = True
+
+
+def compose(parts: Ingredients) -> Chain:
+    """Return the chain: observe, record, authorize, limit, seal, dispatch, outermost first."""
+    return Chain(
+        [
+            Observe(parts.metrics),
+            Record(parts.account),
+            Authorize(parts.engine, parts.metrics),
+            Limit(parts.limiter, parts.in_flight, parts.metrics),
+            Seal(parts.account, durable=parts.durable_start),
+        ],
+        Dispatch(parts.servers),
+    )

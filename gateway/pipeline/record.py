@@ -1,0 +1,65 @@
+"""Writes how a call ended, whatever happens: ``call.end`` for one that was dispatched, else ``call.denied``."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from gateway.audit import record
+from gateway.audit.record import Ending
+from gateway.errors import AuditUnavailable, Reason
+from gateway.model.call import Call
+from gateway.model.outcome import Failure, Outcome
+from gateway.pipeline.account import Account
+from gateway.pipeline.interceptor import CallNext, Passage
+from gateway.telemetry.logs import get_logger
+
+_log = get_logger("audit")
+
+
+class Record:
+    """No answer leaves before its record is written; one that cannot be recorded is withheld."""
+
+    name = "record"
+
+    def __init__(self, account: Account) -> None:
+        self._account = account
+
+    async def __call__(self, call: Call, passage: Passage, call_next: CallNext) -> Outcome:
+        try:
+            outcome = await call_next(call, passage)
+        except asyncio.CancelledError:
+            gone = Failure(Reason.CANCELLED, "", may_have_run=passage.exchange.dispatched)
+            # The task may be cancelled again while it writes; the record must not be lost to that.
+            await asyncio.shield(self._write(call, passage, gone))
+            raise
+        return await self._write(call, passage, outcome)
+
+    async def _write(self, call: Call, passage: Passage, outcome: Outcome) -> Outcome:
+        ending = Ending(passage.exchange, outcome, time.monotonic())
+        described = self._account.describe(call, passage)
+        started = passage.start_seq is not None
+        if started:
+            block = self._account.result(passage, ending)
+            entry = record.call_end(described, Ending(passage.exchange, outcome, ending.now, payload=block))
+            entry["parent_seq"] = passage.start_seq
+        else:
+            entry = record.call_denied(described, ending)
+        try:
+            await self._account.log.append(entry, durable=started and self._account.durable_end)
+        except AuditUnavailable:
+            return _withheld(passage, outcome)
+        return outcome
+
+
+def _withheld(passage: Passage, outcome: Outcome) -> Outcome:
+    """Choose what a client hears when the end of its call cannot be recorded: never a result."""
+    if passage.start_seq is None:
+        return outcome
+    _log.error("call_end_not_recorded", start_seq=passage.start_seq)
+    return Failure(
+        Reason.AUDIT_UNAVAILABLE,
+        "The gateway's audit log cannot be written, so the result is withheld. The call may have run; "
+        "check its effect before you try again. The gateway's operators need to look at it.",
+        may_have_run=True,
+    )

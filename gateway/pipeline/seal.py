@@ -1,0 +1,32 @@
+"""Writes ``call.start`` after every check and before dispatch: no record, no call."""
+
+from __future__ import annotations
+
+from gateway.audit import record
+from gateway.errors import AuditUnavailable, Reason
+from gateway.model.call import Call
+from gateway.model.outcome import Failure, Outcome
+from gateway.pipeline.account import Account
+from gateway.pipeline.interceptor import CallNext, Passage
+
+
+class Seal:
+    """Waits for the start record to be as durable as ``audit.durability`` says, then lets the call go."""
+
+    name = "seal"
+
+    def __init__(self, account: Account, *, durable: bool) -> None:
+        self._account = account
+        self._durable = durable
+
+    async def __call__(self, call: Call, passage: Passage, call_next: CallNext) -> Outcome:
+        entry = record.call_start(self._account.describe(call, passage))
+        try:
+            passage.start_seq = await self._account.log.append(entry, durable=self._durable)
+        except AuditUnavailable:
+            return Failure(
+                Reason.AUDIT_UNAVAILABLE,
+                "The gateway's audit log cannot be written, so no call is made. This one did not run. "
+                "Try again later; the gateway's operators need to look at it.",
+            )
+        return await call_next(call, passage)

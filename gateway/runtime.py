@@ -1,0 +1,306 @@
+"""Owns everything that outlives a request, and the pointer to the snapshot that requests read once.
+
+Config, policies, catalog and chain change together by replacing that pointer; connections sit beside it in the pool.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from gateway.admin.operations import Act
+from gateway.audit import events
+from gateway.audit.aggregate import Aggregator
+from gateway.audit.events import Asked
+from gateway.audit.keys import load_key
+from gateway.audit.log import AuditLog, AuditOptions
+from gateway.auth.authenticate import Authenticator
+from gateway.auth.throttle import Throttle
+from gateway.catalog.build import build
+from gateway.catalog.keep import Keep
+from gateway.catalog.refresh import Refresher
+from gateway.config.loader import load
+from gateway.config.restart import restart_needed
+from gateway.config.root import LoadedConfig
+from gateway.config.start_rules import start_problems
+from gateway.downstream.fingerprint import fingerprint
+from gateway.downstream.guardian import Guardian
+from gateway.downstream.hooks import Hooks
+from gateway.downstream.pool import Pool, PoolOptions
+from gateway.errors import AuditUnavailable, ConfigError
+from gateway.model.call import Call
+from gateway.model.catalog import Kind, Listing
+from gateway.pipeline.account import Account, least_revealing
+from gateway.pipeline.compose import Ingredients, compose
+from gateway.pipeline.snapshot import Snapshot, snapshot_digest
+from gateway.policy.engine import Engine
+from gateway.policy.limits import InFlight, Limiter, RequestBudget
+from gateway.protocol.rawjson import Object, Value
+from gateway.state.files import read_or_create_key, secure_directory
+from gateway.state.memory import MemoryStore
+from gateway.state.sealing import Sealer
+from gateway.tasks import TaskSet
+from gateway.telemetry.logs import get_logger
+from gateway.telemetry.loop import watch_loop
+from gateway.telemetry.metrics import Metrics
+from gateway.wiring import AuditMeters, ServerMeters, Transports
+
+_log = get_logger("runtime")
+
+ChangeListener = Callable[[str, frozenset[Kind]], None]
+_ALL: Final = frozenset(Kind)
+_KEY_BYTES: Final = 32
+
+
+class Runtime:
+    """The running gateway without its listeners."""
+
+    def __init__(self, loaded: LoadedConfig) -> None:
+        """Prepare everything; starts nothing.
+
+        Raises:
+            ConfigError: a policy, a key or a directory cannot be used.
+        """
+        config = loaded.config
+        state = secure_directory(Path(config.state.dir))
+        self.started_at = datetime.now(UTC)
+        self.metrics = Metrics()
+        self.sealer = Sealer(_sealing_keys(loaded, state))
+        self.throttle = Throttle(config.auth.throttle.failures)
+        self._store = MemoryStore()
+        self.budget = RequestBudget(self._store, config.limits.requests)
+        self._in_flight = InFlight(config.limits.in_flight)
+        self._limiter = Limiter(self._store)
+        self._pin_key = read_or_create_key(state / "fingerprint.key", _KEY_BYTES)
+        self._audit_key = load_key(state)
+        self.audit = AuditLog(
+            AuditOptions.from_config(config.audit, {"config_sha256": loaded.digest}, AuditMeters(self.metrics))
+        )
+        self._denials = Aggregator()
+        self._tasks = TaskSet(self._crashed)
+        self._guardian = Guardian()
+        self.pool = Pool(
+            PoolOptions(
+                Transports(self._guardian),
+                state / "eras.json",
+                self._pin_key,
+                Hooks(self._changed, self._down, self._updated),
+                ServerMeters(self.metrics),
+            )
+        )
+        self._keep = Keep(state / "catalog")
+        self._refresher = Refresher(self.pool, self._publish, config.naming.list_ttl, self._tasks)
+        self._listings: dict[tuple[str, str], Listing] = {}
+        self._listeners: list[ChangeListener] = []
+        self._resource_listeners: list[Callable[[str, str], None]] = []
+        self._reload_listeners: list[Callable[[], None]] = []
+        self.is_draining = False
+        self.reload_result: Object = {"ok": True, "at": self.started_at.isoformat(timespec="seconds"), "problems": []}
+        self._snapshot = self._compile(loaded)
+
+    async def start(self) -> None:
+        """Open the audit log and start the servers in the background.
+
+        Raises:
+            ConfigError: the audit log cannot be opened.
+        """
+        await self.audit.open()
+        self._note("gateway.started", {"config_sha256": self._snapshot.loaded.digest})
+        for problem in self._snapshot.loaded.off.items():
+            _log.warning("server_off", server=problem[0], reason=problem[1])
+        await self._guardian.start()
+        self._install()
+        self._tasks.start(watch_loop(self.metrics.event_loop_lag_seconds.observe), "loop watch")
+
+    def current(self) -> Snapshot:
+        """Return the snapshot in force."""
+        return self._snapshot
+
+    def draining(self) -> bool:
+        """Tell whether the gateway is shutting down."""
+        return self.is_draining
+
+    def begin_drain(self) -> None:
+        """Take no new work from now on."""
+        self.is_draining = True
+        self.metrics.draining.set(1)
+        self._note("gateway.draining", {})
+
+    async def aclose(self) -> None:
+        """End servers, tasks and the audit log, in bounded time."""
+        await self.pool.aclose()
+        await self._tasks.aclose()
+        await self._guardian.aclose()
+        self._note("gateway.stopped", {})
+        await self.audit.aclose()
+
+    def changes(self, listener: ChangeListener) -> Callable[[], None]:
+        """Call ``listener`` with server and kinds when lists may have changed, until the result is called."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def resource_updates(self, listener: Callable[[str, str], None]) -> Callable[[], None]:
+        """Call ``listener`` with server and URI when a subscribed resource changed, until the result is called."""
+        self._resource_listeners.append(listener)
+        return lambda: self._resource_listeners.remove(listener)
+
+    def reloads(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call ``listener`` after every good reload, until the result is called."""
+        self._reload_listeners.append(listener)
+        return lambda: self._reload_listeners.remove(listener)
+
+    async def end_session(self, session_id: str) -> None:
+        """End what servers hold for a client session that is over."""
+        await self.pool.end_session(session_id)
+
+    async def security_event(self, event: str, fields: dict[str, object]) -> None:
+        """Audit a refusal that came before any call."""
+        self._note(event, {key: _value(value) for key, value in fields.items()})
+
+    async def denied(self, call: Call, reason: str) -> None:
+        """Audit a call refused before the chain, such as one of an unknown name; above 10/s a principal in sums."""
+        count = self._denials.take(call.principal.id, time.monotonic())
+        if not count:
+            return
+        asked = Asked(call.principal, call.caller, call.method, call.rpc_id)
+        entry = events.unknown_denied(asked, call.exposed, count, self._audit_key)
+        self._write(entry | {"decision": {"action": "deny", "policy": None, "rule": None, "reason": reason}})
+
+    async def reload(self, act: Act) -> Object:
+        """Read the config again and put it in force as a whole, or change nothing.
+
+        Raises:
+            ConfigError: it cannot be served.
+        """
+        running = self._snapshot.loaded
+        at = datetime.now(UTC).isoformat(timespec="seconds")
+        try:
+            loaded = load(running.path, os.environ)
+            problems = start_problems(loaded)
+            if problems:
+                raise ConfigError(problems)
+            restart = restart_needed(running.config, loaded.config)
+            snapshot = self._compile(_with_running_sections(running, loaded))
+        except ConfigError as error:
+            self.reload_result = {"ok": False, "at": at, "problems": [str(problem) for problem in error.problems]}
+            self.metrics.config_reloads_total.inc(result="failed")
+            self.metrics.config_reload_success.set(0)
+            self._note("config.reload_failed", {"problems": len(error.problems), "user": act.user})
+            raise
+        before = set(running.config.servers)
+        self._snapshot = snapshot
+        self._install()
+        self.reload_result = {"ok": True, "at": at, "problems": [], "needs_restart": [*restart]}
+        self.metrics.config_reloads_total.inc(result="ok")
+        self._note("config.loaded", {"config_sha256": loaded.digest, "user": act.user, "needs_restart": len(restart)})
+        for listener in list(self._reload_listeners):
+            listener()
+        for server in before | set(loaded.config.servers):
+            self._tell(server, _ALL)
+        return self.reload_result
+
+    def _install(self) -> None:
+        """Make the world agree with the snapshot: metrics, budgets and servers."""
+        loaded = self._snapshot.loaded
+        config = loaded.config
+        self.metrics.set_config(loaded.digest)
+        self.metrics.config_reload_success.set(1)
+        self.metrics.known_servers(config.servers)
+        self.metrics.known_clients(config.clients)
+        self.metrics.known_tools(route.exposed for route in self._snapshot.catalog.by_kind.get(Kind.TOOL, ()))
+        self._refresher.apply(config.servers)
+        self.pool.apply(config.servers)
+
+    def _compile(self, loaded: LoadedConfig) -> Snapshot:
+        """Make a snapshot of a config and the lists known now.
+
+        Raises:
+            ConfigError: a policy or a key cannot be used.
+        """
+        config = loaded.config
+        engine = Engine.build(loaded)
+        account = Account(
+            self.audit,
+            self._audit_key,
+            least_revealing(config.audit.payload),
+            loaded.digest,
+            durable_end=config.audit.durability == "each",
+        )
+        chain = compose(Ingredients(engine, account, self._limiter, self._in_flight, self.pool, self.metrics))
+        catalog = build(config.naming, config.servers, self._known(loaded))
+        authenticator = Authenticator(loaded, lambda: datetime.now(UTC))
+        return Snapshot(loaded, catalog, engine, authenticator, chain, snapshot_digest(loaded.digest, catalog))
+
+    def _known(self, loaded: LoadedConfig) -> dict[str, Listing]:
+        """Return the last complete lists of servers that are configured as they were then, kept ones included."""
+        known: dict[str, Listing] = {}
+        for name, server in loaded.config.servers.items():
+            digest = fingerprint(name, server, self._pin_key)
+            listing = self._listings.get((name, digest)) or self._keep.load(name, digest)
+            if listing is not None:
+                known[name] = self._listings[name, digest] = listing
+        return known
+
+    def _publish(self, listing: Listing, kinds: frozenset[Kind]) -> None:
+        """Put a server's fresh lists in force and say so, also when they are equal."""
+        loaded = self._snapshot.loaded
+        server = loaded.config.servers.get(listing.server)
+        if server is None:
+            return
+        digest = fingerprint(listing.server, server, self._pin_key)
+        before = self._listings.get((listing.server, digest))
+        if before is None or before != listing:
+            self._listings = {key: value for key, value in self._listings.items() if key[0] != listing.server}
+            self._listings[listing.server, digest] = listing
+            self._keep.store(listing, digest)
+            self._snapshot = self._compile(loaded)
+            self.metrics.known_tools(route.exposed for route in self._snapshot.catalog.by_kind.get(Kind.TOOL, ()))
+            _log.info("catalog_changed", server=listing.server, definitions=len(listing.definitions))
+        self._tell(listing.server, kinds)
+
+    def _tell(self, server: str, kinds: frozenset[Kind]) -> None:
+        for listener in list(self._listeners):
+            listener(server, kinds)
+
+    def _changed(self, server: str, kinds: frozenset[Kind]) -> None:
+        if server in self._snapshot.config.servers:
+            self._refresher.changed(server, kinds)
+
+    def _down(self, server: str, reason: str) -> None:
+        self._write(events.server_event("downstream.exited", server, {"reason": reason}))
+
+    def _updated(self, server: str, uri: str) -> None:
+        for listener in list(self._resource_listeners):
+            listener(server, uri)
+
+    def _note(self, event: str, facts: dict[str, Value]) -> None:
+        self._write(events.gateway_event(event, facts))
+
+    def _write(self, entry: Object) -> None:
+        """Write a record nobody waits for; a log that is down is seen by its health and metrics."""
+        try:
+            self.audit.note(entry)
+        except AuditUnavailable:
+            _log.error("audit_event_lost", event_name=str(entry.get("event")))
+
+    def _crashed(self, task: str, error: BaseException) -> None:
+        _log.error("task_crashed", task=task, error=repr(error))
+
+
+def _sealing_keys(loaded: LoadedConfig, state: Path) -> list[bytes]:
+    configured = [key.get_secret_value().encode() for key in loaded.config.state.sealing_keys]
+    return configured or [read_or_create_key(state / "sealing.key", _KEY_BYTES)]
+
+
+def _with_running_sections(running: LoadedConfig, wanted: LoadedConfig) -> LoadedConfig:
+    """Return the wanted config with the sections that need a restart as they run."""
+    kept = {name: getattr(running.config, name) for name in ("listen", "admin", "state", "audit")}
+    return wanted.model_copy(update={"config": wanted.config.model_copy(update=kept)})
+
+
+def _value(item: object) -> Value:
+    return item if isinstance(item, (bool, int, float, str, type(None))) else str(item)

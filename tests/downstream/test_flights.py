@@ -1,0 +1,177 @@
+"""Deadlines and the addresses of notifications (S94, G015, G052, G054)."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from gateway.downstream.flights import Flight, Flights
+from gateway.errors import DownstreamError, Reason
+from tests.kit.transport import Client, call, members
+
+PROGRESS, LOG = "notifications/progress", "notifications/message"
+
+
+def flights(violations: list[str], seconds: float = 5.0, longest: float = 5.0, *, by_request: bool = False) -> Flights:
+    return Flights("a", seconds, longest, by_request, violations.append)
+
+
+async def test_two_calls_with_the_same_client_token_hear_only_their_own_progress() -> None:
+    violations: list[str] = []
+    one, two, board = Client(), Client(), flights(violations)
+    async with (
+        board.fly(call(progress_token=1), one.exchange()) as first,
+        board.fly(call(progress_token=1), two.exchange()) as second,
+    ):
+        assert first.token != second.token
+        board.notification(PROGRESS, members(progressToken=first.token, progress=1, message="half"))
+        board.notification(PROGRESS, members(progressToken=second.token, progress=7))
+        board.notification(PROGRESS, members(progressToken=1, progress=2))
+        board.notification(PROGRESS, members(progressToken="other", progress=2))
+    assert one.heard == [(PROGRESS, {"progressToken": 1, "progress": 1, "message": "half"})]
+    assert two.heard == [(PROGRESS, {"progressToken": 1, "progress": 7})]
+    assert violations == ["unknown_progress_token", "unknown_progress_token"]
+
+
+@pytest.mark.parametrize("token", ["t", 0, "", 7])
+async def test_the_clients_token_comes_back_in_value_and_type(token: int | str) -> None:
+    client, board = Client(), flights([])
+    async with board.fly(call(progress_token=token), client.exchange()) as flight:
+        board.notification(PROGRESS, members(progressToken=flight.token, progress=0.5))
+    assert client.heard[0][1]["progressToken"] == token
+    assert type(client.heard[0][1]["progressToken"]) is type(token)
+
+
+async def test_progress_after_the_answer_is_dropped() -> None:
+    violations: list[str] = []
+    client, board = Client(), flights(violations)
+    async with board.fly(call(progress_token=1), client.exchange()) as flight:
+        pass
+    board.notification(PROGRESS, members(progressToken=flight.token, progress=1))
+    assert client.heard == []
+    assert violations == ["unknown_progress_token"]
+    assert len(board) == 0
+
+
+async def test_progress_that_shrinks_or_is_no_number_is_counted_and_dropped() -> None:
+    violations: list[str] = []
+    client, board = Client(), flights(violations)
+    async with board.fly(call(progress_token=1), client.exchange()) as flight:
+        for value in (2, 1, "3", True, None):
+            board.notification(PROGRESS, members(progressToken=flight.token, progress=value))
+        board.notification(PROGRESS, members(progressToken=flight.token))
+    assert [said["progress"] for _, said in client.heard] == [2]
+    assert violations == ["stale_progress", *["bad_progress"] * 4]
+
+
+async def test_progress_on_the_stream_of_another_call_is_dropped() -> None:
+    violations: list[str] = []
+    one, two, board = Client(), Client(), flights(violations)
+    async with (
+        board.fly(call(progress_token=1), one.exchange()) as first,
+        board.fly(call(progress_token=2), two.exchange()) as second,
+    ):
+        board.notification(PROGRESS, members(progressToken=first.token, progress=1), second)
+    assert one.heard == two.heard == []
+    assert violations == ["unknown_progress_token"]
+
+
+async def test_a_call_that_asked_for_no_progress_has_no_token() -> None:
+    async with flights([]).fly(call(), Client().exchange()) as flight:
+        assert flight.token is None
+
+
+async def test_reserved_meta_of_notifications_stays_on_the_servers_hop() -> None:
+    client, board = Client(), flights([])
+    own = {"io.modelcontextprotocol/subscriptionId": 1, "com.example/x": 2}
+    async with board.fly(call(progress_token=1), client.exchange()) as flight:
+        board.notification(PROGRESS, members(progressToken=flight.token, progress=1, _meta=dict(own)))
+    assert client.heard[0][1]["_meta"] == {"com.example/x": 2}
+
+
+async def wait_out(board: Flights, flight_token: int | None = None) -> Flight:
+    async with board.fly(call(progress_token=flight_token), Client().exchange()) as flight:
+        await asyncio.Event().wait()
+    return flight
+
+
+async def test_a_call_without_an_answer_ends_at_its_deadline() -> None:
+    with pytest.raises(DownstreamError, match='server "a" did not answer in time') as caught:
+        await wait_out(flights([], 0.05))
+    assert caught.value.reason is Reason.TIMEOUT
+    assert not caught.value.may_have_run
+
+
+async def test_a_deadline_says_that_the_call_may_have_run_once_it_was_sent() -> None:
+    with pytest.raises(DownstreamError) as caught:
+        async with flights([], 0.05).fly(call(), Client().exchange()) as flight:
+            flight.mark_sent()
+            assert flight.exchange.dispatched
+            await asyncio.Event().wait()
+    assert caught.value.may_have_run
+
+
+async def test_progress_extends_the_deadline_but_not_beyond_the_longest() -> None:
+    board = flights([], seconds=0.3, longest=1.0)
+    steps = 0
+    with pytest.raises(DownstreamError) as caught:
+        async with board.fly(call(progress_token=1), Client().exchange()) as flight:
+            for _ in range(1000):
+                steps += 1
+                board.notification(PROGRESS, members(progressToken=flight.token, progress=steps))
+                assert flight.timer.when() is not None
+                assert (flight.timer.when() or 0) <= flight.latest
+                await asyncio.sleep(0.02)
+    assert caught.value.reason is Reason.TIMEOUT
+    # Twenty steps take longer than the deadline would have been without them.
+    assert steps > 20
+
+
+async def test_a_timeout_inside_a_call_is_not_taken_for_its_deadline() -> None:
+    with pytest.raises(TimeoutError):
+        async with flights([]).fly(call(), Client().exchange()):
+            raise TimeoutError
+
+
+@pytest.mark.parametrize(
+    ("asked", "level", "heard"),
+    [("info", "debug", 0), ("info", "info", 1), ("info", "error", 1), (None, "error", 0), ("info", "loud", 0)],
+)
+async def test_log_messages_reach_a_call_that_asked_at_or_above_its_level(
+    asked: str | None, level: str, heard: int
+) -> None:
+    client, board = Client(), flights([])
+    async with board.fly(call(log_level=asked), client.exchange()):
+        board.notification(LOG, members(level=level, data="x"))
+    assert len(client.heard) == heard
+
+
+async def test_a_log_message_that_could_be_for_two_calls_is_for_none() -> None:
+    violations: list[str] = []
+    one, two, board = Client(), Client(), flights(violations)
+    async with board.fly(call(log_level="debug"), one.exchange()), board.fly(call(), two.exchange()):
+        board.notification(LOG, members(level="error", data="x"))
+    board.notification(LOG, members(level="error", data="x"))
+    assert one.heard == two.heard == []
+    assert violations == ["unattributed_log", "unattributed_log"]
+
+
+async def test_where_logs_are_per_request_the_only_call_that_asked_gets_them() -> None:
+    one, two, board = Client(), Client(), flights([], by_request=True)
+    async with board.fly(call(log_level="debug"), one.exchange()), board.fly(call(), two.exchange()):
+        board.notification(LOG, members(level="error", data="x"))
+    assert len(one.heard) == 1
+    assert two.heard == []
+
+
+async def test_a_flood_of_log_messages_is_cut() -> None:
+    client, board = Client(), flights([])
+    async with board.fly(call(log_level="debug"), client.exchange()):
+        for _ in range(10_000):
+            board.notification(LOG, members(level="error", data="x"))
+    assert 50 <= len(client.heard) < 1000
+
+
+async def test_other_notifications_are_left_to_the_dialect() -> None:
+    assert not flights([]).notification("notifications/tools/list_changed", {})

@@ -1,0 +1,79 @@
+"""Every call is measured, however it ends."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from gateway.errors import Reason
+from gateway.model.outcome import Failure, InputRequired, Outcome
+from gateway.pipeline.observe import Observe, error_type, outcome_label
+from gateway.protocol.jsonrpc import ErrorObject
+from gateway.telemetry.metrics import OUTCOMES, Metrics
+from tests.kit.calls import OK, Next, call, passage, result
+
+
+@pytest.mark.parametrize(
+    ("outcome", "label", "error"),
+    [
+        (OK, "ok", ""),
+        (result(isError=True, content=[]), "tool_error", "tool_error"),
+        (Failure(Reason.UNAVAILABLE, ""), "unavailable", "unavailable"),
+        (Failure(Reason.RATE_LIMITED, ""), "limited", "rate_limited"),
+        (Failure(Reason.DENIED, ""), "denied", "denied"),
+        (Failure(Reason.PROTOCOL_ERROR, "", error=ErrorObject(-32602, "m")), "tool_error", "-32602"),
+        (InputRequired({}, None), "ok", ""),
+    ],
+)
+def test_each_outcome_has_its_labels(outcome: Outcome, label: str, error: str) -> None:
+    assert outcome_label(outcome) == label
+    assert error_type(outcome) == error
+    assert label in OUTCOMES
+
+
+@pytest.mark.parametrize("reason", list(Reason))
+def test_every_reason_has_an_outcome_label(reason: Reason) -> None:
+    assert outcome_label(Failure(reason, "")) in OUTCOMES
+
+
+def observed(metrics: Metrics) -> str:
+    return metrics.render("")[0].decode()
+
+
+async def test_a_call_is_counted_by_server_tool_and_client() -> None:
+    metrics = Metrics()
+    metrics.known_servers(["a"])
+    metrics.known_tools(["a__t"])
+    metrics.known_clients(["bot"])
+    assert await Observe(metrics)(call(), passage(), Next()) is OK
+    text = observed(metrics)
+    assert 'mcp_gateway_tool_calls_total{outcome="ok",server="a",tool="a__t"} 1.0' in text
+    assert 'mcp_gateway_client_calls_total{client="bot",outcome="ok"} 1.0' in text
+
+
+async def test_a_cancelled_call_is_counted_as_such() -> None:
+    metrics = Metrics()
+    metrics.known_clients(["bot"])
+    with pytest.raises(asyncio.CancelledError):
+        await Observe(metrics)(call(), passage(), Next(asyncio.CancelledError()))
+    assert 'mcp_gateway_client_calls_total{client="bot",outcome="cancelled"} 1.0' in observed(metrics)
+
+
+async def test_the_gateways_own_share_is_what_the_server_did_not_take() -> None:
+    metrics, way = Metrics(), passage()
+    way.exchange.mark_dispatched()
+    way.exchange.answered_at = way.exchange.dispatched_at + 0.5
+    await Observe(metrics)(call(), way, Next())
+    text = observed(metrics)
+    assert (
+        'mcp_client_operation_duration_seconds_sum{error_type="",mcp_method_name="tools/call",server="_other"} 0.5'
+        in text
+    )
+    assert 'mcp_gateway_gateway_overhead_seconds_count{era="modern"} 1.0' in text
+
+
+async def test_a_call_that_never_left_has_no_downstream_time() -> None:
+    metrics = Metrics()
+    await Observe(metrics)(call(), passage(), Next(Failure(Reason.DENIED, "")))
+    assert "mcp_client_operation_duration_seconds_sum{" not in observed(metrics)

@@ -1,0 +1,67 @@
+"""Every call has its end in the log before anyone hears of it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from gateway.audit.keys import AuditKey
+from gateway.errors import Reason
+from gateway.model.outcome import Failure
+from gateway.pipeline.account import Account
+from gateway.pipeline.record import Record
+from tests.kit.calls import OK, MemoryLog, Next, call, passage
+
+
+def step(log: MemoryLog, *, durable_end: bool = False) -> Record:
+    return Record(Account(log, AuditKey.of(b"k" * 32), "shape+hmac", "d" * 64, durable_end))
+
+
+async def test_a_dispatched_call_gets_an_end_that_names_its_start() -> None:
+    log = MemoryLog()
+    assert await step(log)(call(), passage(start_seq=7), Next()) is OK
+    assert log.events == ["call.end"]
+    assert log.entries[0]["parent_seq"] == 7
+
+
+async def test_a_call_stopped_before_dispatch_is_denied() -> None:
+    """G105: a refusal is one record with its own outcome."""
+    log, refused = MemoryLog(), Failure(Reason.RATE_LIMITED, "slow down", retry_after_ms=5)
+    assert await step(log)(call(), passage(), Next(refused)) is refused
+    assert log.events == ["call.denied"]
+    outcome = log.entries[0]["outcome"]
+    assert isinstance(outcome, dict)
+    assert outcome["status"] == "limited"
+
+
+async def test_a_call_whose_client_vanished_has_a_record_too() -> None:
+    log = MemoryLog()
+    with pytest.raises(asyncio.CancelledError):
+        await step(log)(call(), passage(start_seq=1), Next(asyncio.CancelledError()))
+    assert log.events == ["call.end"]
+    outcome = log.entries[0]["outcome"]
+    assert isinstance(outcome, dict)
+    assert outcome["status"] == "cancelled"
+
+
+async def test_a_result_that_cannot_be_recorded_is_withheld() -> None:
+    """S158."""
+    log = MemoryLog()
+    log.full = True
+    ended = await step(log)(call(), passage(start_seq=1), Next())
+    assert isinstance(ended, Failure)
+    assert (ended.reason, ended.may_have_run) == (Reason.AUDIT_UNAVAILABLE, True)
+
+
+async def test_a_refusal_stays_one_even_where_it_cannot_be_recorded() -> None:
+    log, refused = MemoryLog(), Failure(Reason.DENIED, "no")
+    log.full = True
+    assert await step(log)(call(), passage(), Next(refused)) is refused
+
+
+@pytest.mark.parametrize("durable", [True, False])
+async def test_the_end_waits_for_the_disk_only_where_the_config_says_so(durable: bool) -> None:
+    log = MemoryLog()
+    await step(log, durable_end=durable)(call(), passage(start_seq=1), Next())
+    assert log.durable == [durable]

@@ -1,0 +1,41 @@
+"""No record, no call."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.audit.keys import AuditKey
+from gateway.errors import Reason
+from gateway.model.outcome import Failure
+from gateway.pipeline.account import Account
+from gateway.pipeline.seal import Seal
+from tests.kit.calls import OK, MemoryLog, Next, call, passage
+
+
+def step(log: MemoryLog, *, durable: bool = True) -> Seal:
+    return Seal(Account(log, AuditKey.of(b"k" * 32), "shape", "d" * 64), durable=durable)
+
+
+async def test_the_start_is_written_before_the_call_goes_on() -> None:
+    log, way, rest = MemoryLog(), passage(), Next()
+    assert await step(log)(call(), way, rest) is OK
+    assert log.events == ["call.start"]
+    assert way.start_seq == 1
+    assert len(rest.calls) == 1
+
+
+async def test_without_a_record_nothing_is_dispatched() -> None:
+    """S158, G107."""
+    log, rest = MemoryLog(), Next()
+    log.full = True
+    ended = await step(log)(call(), passage(), rest)
+    assert isinstance(ended, Failure)
+    assert (ended.reason, ended.may_have_run) == (Reason.AUDIT_UNAVAILABLE, False)
+    assert rest.calls == []
+
+
+@pytest.mark.parametrize("durable", [True, False])
+async def test_the_wait_for_the_disk_is_the_configs_choice(durable: bool) -> None:
+    log = MemoryLog()
+    await step(log, durable=durable)(call(), passage(), Next())
+    assert log.durable == [durable]
