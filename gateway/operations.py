@@ -94,8 +94,9 @@ class Operator:
     def _why(snapshot: Snapshot, principal: Principal, route: Route) -> str:
         question = Question(principal, target_of(route), {}, None, datetime.now(UTC))
         # The first line repeats the question, the last two its answer.
-        told = [line.strip() for line in explain(snapshot.engine, question)[1:-2] if "no rule covers it" not in line]
-        return "; ".join(told) or "no policy allows it"
+        told = [line.strip() for line in explain(snapshot.engine, question)[1:-2]]
+        denied = [line for line in told if ": denies" in line or ": does not allow" in line or "view" in line]
+        return "; ".join(denied) or "no policy allows it"
 
     async def call_as(self, act: Act, principal: str, target: str, arguments: Object) -> Object:
         """Send one call through the whole path for a principal; audited as an admin's.

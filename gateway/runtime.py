@@ -47,7 +47,7 @@ from gateway.tasks import TaskSet
 from gateway.telemetry.logs import get_logger
 from gateway.telemetry.loop import watch_loop
 from gateway.telemetry.metrics import Metrics
-from gateway.wiring import AuditMeters, ServerMeters, Transports
+from gateway.wiring import AuditMeters, ServerMeters
 
 _log = get_logger("runtime")
 
@@ -85,16 +85,17 @@ class Runtime:
         self._guardian = Guardian()
         self.pool = Pool(
             PoolOptions(
-                Transports(self._guardian),
-                state / "eras.json",
-                self._pin_key,
-                Hooks(self._changed, self._down, self._updated),
-                ServerMeters(self.metrics),
+                self._guardian,
+                key=self._pin_key,
+                eras=state / "eras.json",
+                hooks=Hooks(self._changed, self._down, self._updated),
+                meters=ServerMeters(self.metrics),
             )
         )
         self._keep = Keep(state / "catalog")
         self._refresher = Refresher(self.pool, self._publish, config.naming.list_ttl, self._tasks)
         self._listings: dict[tuple[str, str], Listing] = {}
+        self._up: set[str] = set()
         self._listeners: list[ChangeListener] = []
         self._resource_listeners: list[Callable[[str, str], None]] = []
         self._reload_listeners: list[Callable[[], None]] = []
@@ -267,11 +268,20 @@ class Runtime:
             listener(server, kinds)
 
     def _changed(self, server: str, kinds: frozenset[Kind]) -> None:
+        if server not in self._up:
+            self._up.add(server)
+            self._write(events.server_event("downstream.started", server, self._met(server)))
         if server in self._snapshot.config.servers:
             self._refresher.changed(server, kinds)
 
+    def _met(self, server: str) -> Object:
+        hello = self.pool.hello(server)
+        return {} if hello is None else {"era": hello.era.value, "version": hello.version, "product": hello.product}
+
     def _down(self, server: str, reason: str) -> None:
-        self._write(events.server_event("downstream.exited", server, {"reason": reason}))
+        event = "downstream.exited" if server in self._up else "downstream.failed"
+        self._up.discard(server)
+        self._write(events.server_event(event, server, {"reason": reason}))
 
     def _updated(self, server: str, uri: str) -> None:
         for listener in list(self._resource_listeners):

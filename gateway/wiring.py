@@ -1,14 +1,7 @@
-"""Connects parts that do not know each other: metrics to what is measured, transports to the guardian."""
+"""Connects parts that do not know each other: metrics to what they measure."""
 
 from __future__ import annotations
 
-from collections import Counter
-
-from gateway.config.servers import Server
-from gateway.downstream.guardian import Guardian
-from gateway.downstream.http import HttpTransport
-from gateway.downstream.stdio import StdioTransport
-from gateway.downstream.transport import Transport
 from gateway.telemetry.metrics import Metrics
 
 
@@ -70,18 +63,3 @@ class ServerMeters:
 
     def operation(self, server: str, method: str, seconds: float, error_type: str) -> None:
         """Ignore it: the chain measures the same call with its outcome."""
-
-
-class Transports:
-    """Makes transports; stdio ones are numbered per server, so that two processes are told apart in the audit log."""
-
-    def __init__(self, guardian: Guardian) -> None:
-        self._guardian = guardian
-        self._generations: Counter[str] = Counter()
-
-    def __call__(self, name: str, server: Server) -> Transport:
-        """Return a transport that is not open yet."""
-        if server.kind == "stdio":
-            self._generations[name] += 1
-            return StdioTransport(name, server, self._guardian, generation=self._generations[name])
-        return HttpTransport(name, server)

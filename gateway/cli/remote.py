@@ -11,6 +11,7 @@ from typing import Final
 
 import aiohttp
 
+from gateway.cli.output import Exit, Output
 from gateway.config.root import LoadedConfig
 from gateway.protocol import rawjson
 from gateway.protocol.rawjson import JsonError, Object, Value
@@ -76,3 +77,11 @@ def _token(loaded: LoadedConfig) -> str:
         return (Path(loaded.config.state.dir) / TOKEN_FILE).read_text(encoding="utf-8").strip()
     except OSError:
         return ""
+
+
+def refused(command: str, answer: Object) -> int:
+    """Say why the admin listener did not do what was asked, and return the exit code."""
+    Output.errors().line(f"{command}: {answer.get('error', 'refused')}")
+    if answer.get("error") in ("A token is needed", "Unknown token"):
+        Output.errors().line(f"set {TOKEN_VARIABLE} to the token of a user of the admin listener")
+    return Exit.UNKNOWN

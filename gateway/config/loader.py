@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from pydantic import ValidationError
 
@@ -20,7 +20,7 @@ from gateway.config.document import parse
 from gateway.config.expand import Expansion, Failure, Source
 from gateway.config.foreign import Adopted, adopt
 from gateway.config.paths import make_absolute
-from gateway.config.places import Document, Loc, Tree, at, dotted
+from gateway.config.places import Document, Loc, Places, Tree, at, dotted
 from gateway.config.places import Mapping as Values
 from gateway.config.policy_files import PolicyFiles, policy_entries
 from gateway.config.policy_rules import judge_policies
@@ -36,6 +36,7 @@ from gateway.errors import ConfigError, Problem
 __all__ = ["ConfigError", "Unreadable", "load", "start_problems"]
 
 ATTEMPTS: Final = 3
+Positions: TypeAlias = dict[str, tuple[str, int, str]]
 _TRUE: Final = ("true", "yes", "on", "1", "t", "y")
 
 
@@ -97,7 +98,8 @@ class _Load:
             findings.problem((), "is not valid")
         if config is None or findings.problems:
             raise ConfigError(_in_order(findings.problems))
-        return self._loaded(config, [data, *policies.data], document, findings)
+        texts = [data, *policies.data]
+        return self._loaded(config, _digest(texts), _positions(document, tree, adopted.places), findings)
 
     def _expansion(self, adopted: Adopted, base: Path) -> Expansion:
         return Expansion(Source(self._variables(adopted), base, self.reading, is_secret, adopted.inputs))
@@ -176,20 +178,39 @@ class _Load:
         judge_policies(subject, findings)
         return config
 
-    def _loaded(self, config: Config, texts: list[bytes], document: Document, findings: Findings) -> LoadedConfig:
-        digest = hashlib.sha256()
-        for text in texts:
-            digest.update(len(text).to_bytes(8, "big") + text)
+    def _loaded(self, config: Config, digest: str, positions: Positions, findings: Findings) -> LoadedConfig:
         running = {name: server for name, server in config.servers.items() if name not in self.off}
         return LoadedConfig(
             config=config.model_copy(update={"servers": running}),
             path=Path(self.path).absolute(),
-            digest=digest.hexdigest(),
+            digest=digest,
             off=self.off,
             notes=findings.notes,
             files=self.reading.files,
-            lines={dotted(loc): line for loc, line in document.lines.items()},
+            positions=positions,
         )
+
+
+def _digest(texts: list[bytes]) -> str:
+    digest = hashlib.sha256()
+    for text in texts:
+        digest.update(len(text).to_bytes(8, "big") + text)
+    return digest.hexdigest()
+
+
+def _positions(main: Document, tree: Values, places: Places) -> Positions:
+    """Say where everything was written, for checks that come after the load; policies are found by their name."""
+    positions = {dotted(loc): (main.file, line, dotted(loc)) for loc, line in main.lines.items()}
+    policies = tree.get("policies")
+    for index, policy in enumerate(policies if isinstance(policies, list) else []):
+        document, origin = places.origin(("policies", index))
+        prefix = f"policies[{at(policy, ('name',))}]"
+        for loc, line in document.lines.items():
+            if loc[: len(origin)] == origin:
+                rest = dotted(loc[len(origin) :])
+                separator = "." if rest and not rest.startswith("[") else ""
+                positions[prefix + separator + rest] = (document.file, line, dotted(loc))
+    return positions
 
 
 def _and(failure: Failure) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -11,6 +12,7 @@ from gateway.config.access import Auth, Client, Limits
 from gateway.config.policies import PayloadMode, Policy
 from gateway.config.servers import Server
 from gateway.config.types import Duration, Host, Model, Network, Origin, PublicUrl, Sha256, Size, Whole
+from gateway.errors import Problem
 
 
 class ListenTls(Model):
@@ -197,8 +199,8 @@ class LoadedConfig(Model):
     ``off`` holds servers that cannot run, with the reason to show; they are absent from ``config.servers``.
     ``digest`` is the SHA-256 of the config and policy files that were read, in hex; what ``${file:}`` and variables
     gave is not in it, so that it can be shown. Paths in ``config`` are absolute.
-    ``files`` is every file that was read, those of ``${file:}`` included. ``lines`` finds the line of a key of the
-    main file by its dotted path.
+    ``files`` is every file that was read, those of ``${file:}`` included. ``positions`` says for a path where it was
+    written: file, line, and the path there; policies have their name in it, ``policies[NAME].allow[0]``.
     """
 
     config: Config
@@ -207,7 +209,15 @@ class LoadedConfig(Model):
     off: dict[str, str] = {}
     notes: list[str] = []
     files: list[Path] = []
-    lines: dict[str, int] = Field(default={}, repr=False)
+    positions: dict[str, tuple[str, int, str]] = Field(default={}, repr=False)
+
+    def locate(self, problem: Problem) -> Problem:
+        """Give a problem that knows only its path the file and line of what it is about."""
+        path = problem.path
+        while path and path not in self.positions:
+            path = path[: max(path.rfind("."), path.rfind("["), 0)]
+        file, line, own = self.positions.get(path, (str(self.path), 1, ""))
+        return replace(problem, file=file, line=line, path=own + problem.path[len(path) :] if path else problem.path)
 
     @property
     def anonymous(self) -> bool:

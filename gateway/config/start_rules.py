@@ -46,6 +46,4 @@ def _admin(loaded: LoadedConfig) -> list[Problem]:
 
 
 def _problem(loaded: LoadedConfig, path: str, message: str, hint: str) -> Problem:
-    section = path.partition(".")[0]
-    line = loaded.lines.get(path) or loaded.lines.get(section) or 1
-    return Problem(message, str(loaded.path), line, path, hint)
+    return loaded.locate(Problem(message, path=path, hint=hint))

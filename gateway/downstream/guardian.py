@@ -36,6 +36,7 @@ class Guardian:
         self._child: Child | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
+        self._heard = asyncio.Event()
 
     @property
     def pid(self) -> int | None:
@@ -50,11 +51,11 @@ class Guardian:
         """
         try:
             process = self._spawn()
-            ready = await asyncio.wait_for(_read(process), START_TIMEOUT)
+            await asyncio.wait_for(self._heard.wait(), START_TIMEOUT)
         except (OSError, TimeoutError):
             await self.aclose()
             raise GatewayError("the guardian process cannot be started") from None
-        if ready != READY:
+        if process.stdout is None or process.stdout.closed or process.stdout.read(len(READY)) != READY:
             await self.aclose()
             raise GatewayError("the guardian process ended at its start")
 
@@ -102,9 +103,16 @@ class Guardian:
         for pipe in (process.stdin, process.stdout, process.stderr):
             if pipe is not None:
                 os.set_blocking(pipe.fileno(), False)
+        if process.stdout is not None:
+            asyncio.get_running_loop().add_reader(process.stdout.fileno(), self._hear, process.stdout.fileno())
         if not self._tell(b"".join(b"+%d\n" % group for group in sorted(self._groups))):
             raise BrokenPipeError("the guardian process takes no orders")
         return process
+
+    def _hear(self, fd: int) -> None:
+        """Note its first words, or the end of its output; there is nothing else to hear."""
+        asyncio.get_running_loop().remove_reader(fd)
+        self._heard.set()
 
     def _tell(self, orders: bytes) -> bool:
         """Write orders to the pipe; False where they did not all fit or nobody reads."""
@@ -127,6 +135,7 @@ class Guardian:
         self._spawn()
 
     def _on_exit(self, code: int) -> None:
+        self._heard.set()
         if self._process is not None and self._process.returncode is not None:
             _close(self._process)
             self._process = self._child = None
@@ -147,21 +156,9 @@ class Guardian:
         self._timer = asyncio.get_running_loop().call_later(RESTART_DELAY, self._restart)
 
 
-async def _read(process: subprocess.Popen[bytes]) -> bytes:
-    """Read the first words of the process."""
-    loop = asyncio.get_running_loop()
-    if process.stdout is None:
-        return b""
-    fd, readable = process.stdout.fileno(), asyncio.Event()
-    loop.add_reader(fd, readable.set)
-    try:
-        await readable.wait()
-        return os.read(fd, 64)
-    finally:
-        loop.remove_reader(fd)
-
-
 def _close(process: subprocess.Popen[bytes]) -> None:
+    if process.stdout is not None and not process.stdout.closed:
+        asyncio.get_running_loop().remove_reader(process.stdout.fileno())
     for pipe in (process.stdin, process.stdout, process.stderr):
         if pipe is not None:
             pipe.close()

@@ -16,10 +16,12 @@ from gateway.downstream.connection import MakeTransport
 from gateway.downstream.dialect import Hello, Page
 from gateway.downstream.eras import Eras
 from gateway.downstream.fingerprint import fingerprint
+from gateway.downstream.guardian import Guardian
 from gateway.downstream.health import ServerStatus
 from gateway.downstream.hooks import Environment, Hooks
 from gateway.downstream.member import Member
 from gateway.downstream.meters import Meters, NoMeters
+from gateway.downstream.transports import Transports
 from gateway.errors import DownstreamError, Reason
 from gateway.model.call import Call
 from gateway.model.catalog import Kind
@@ -37,11 +39,13 @@ _log = get_logger("downstream")
 class PoolOptions:
     """What the pool is given.
 
-    ``make_transport`` opens nothing yet. ``eras`` is a file in ``state.dir``, None for memory alone. ``key`` keys the
+    ``guardian`` watches the processes; the pool neither starts nor ends it. ``make_transport`` opens nothing yet and
+    is for tests. ``eras`` is a file in ``state.dir``, None for memory alone. ``key`` keys the
     fingerprints, which clients see the first digits of: without one they would help to guess secrets.
     """
 
-    make_transport: MakeTransport
+    guardian: Guardian
+    make_transport: MakeTransport | None = None
     eras: Path | None = None
     key: bytes = b""
     hooks: Hooks = field(default_factory=Hooks)
@@ -53,7 +57,8 @@ class Pool:
 
     def __init__(self, options: PoolOptions) -> None:
         self._options = options
-        self._environment = Environment(options.make_transport, Eras(options.eras), options.hooks, options.meters)
+        make = options.make_transport or Transports(options.guardian, options.meters)
+        self._environment = Environment(make, Eras(options.eras), options.hooks, options.meters)
         self._members: dict[str, Member] = {}
         self._tasks = TaskSet(lambda name, error: _log.error("pool_task_crashed", task=name, error=repr(error)))
         self._retiring: set[Member] = set()

@@ -13,14 +13,14 @@ from gateway.policy.engine import Engine
 from gateway.policy.selectors import Selector
 
 
-def dead_rules(engine: Engine, targets: Collection[Target], listed: Collection[str]) -> list[Problem]:
+def dead_rules(engine: Engine, targets: Collection[Target], unlisted: Collection[str]) -> list[Problem]:
     """Return the rules that match nothing the servers offer, each with the nearest name that is offered.
 
-    ``listed`` are the servers whose lists are known; a rule about any other server is not judged.
+    A rule that covers one of the ``unlisted`` servers, whose lists are not known, is not judged.
     """
     problems: list[Problem] = []
     for path, selector in _selectors(engine):
-        if _may_match(selector, targets, listed):
+        if _may_match(selector, targets, unlisted):
             continue
         problems.append(Problem(f"{selector.text} matches nothing", path=path, hint=_nearest(selector, targets)))
     return problems
@@ -43,8 +43,8 @@ def _selectors(engine: Engine) -> Iterator[tuple[str, Selector]]:
             yield f"views.{view}.include[{index}]", selector
 
 
-def _may_match(selector: Selector, targets: Collection[Target], listed: Collection[str]) -> bool:
-    if not engine_knows(selector, listed):
+def _may_match(selector: Selector, targets: Collection[Target], unlisted: Collection[str]) -> bool:
+    if any(selector.server(server) for server in unlisted):
         return True
     for target in targets:
         if selector.matches(target):
@@ -53,11 +53,6 @@ def _may_match(selector: Selector, targets: Collection[Target], listed: Collecti
         if target.kind is Kind.TEMPLATE and Kind.RESOURCE in selector.kinds and selector.server(target.server):
             return True
     return False
-
-
-def engine_knows(selector: Selector, listed: Collection[str]) -> bool:
-    """Whether every server that a selector is about has been listed."""
-    return any(selector.server(server) for server in listed)
 
 
 def _nearest(selector: Selector, targets: Collection[Target]) -> str:

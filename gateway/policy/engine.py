@@ -55,7 +55,7 @@ class Engine:
         self.policies = tuple(policies)
         self.default_deny = any(not policy.shadow for policy in self.policies)
         """Whether any policy is in force; without one everything is allowed."""
-        self._views = views
+        self.views = views
         self._payload = payload
         self._wall_clock = wall_clock
         self._remembered: dict[tuple[str, frozenset[str], frozenset[str]], tuple[CompiledPolicy, ...]] = {}
@@ -144,7 +144,7 @@ class Engine:
 
     def in_view(self, view: str | None, target: Target) -> bool:
         """Whether a target is part of a view; everything is part of none, nothing of an unknown one."""
-        return view is None or any_matches(self._views.get(view, ()), target)
+        return view is None or any_matches(self.views.get(view, ()), target)
 
 
 def judge(policies: Iterable[CompiledPolicy], facts: Facts) -> Verdict:

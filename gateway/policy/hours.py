@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import zoneinfo
 from dataclasses import dataclass
-from datetime import datetime, tzinfo
+from datetime import UTC, datetime, tzinfo
 from typing import Final
 
 _DAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
@@ -100,6 +100,9 @@ def _with_zones(found: list[tuple[frozenset[int], int, int, str]]) -> list[Range
 
 
 def _zone(name: str) -> tzinfo:
+    if name == "UTC":
+        # The one zone that needs no database.
+        return UTC
     try:
         return zoneinfo.ZoneInfo(name)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):

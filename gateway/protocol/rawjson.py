@@ -233,6 +233,11 @@ def encode(value: object) -> bytes:
         raise JsonError("too_deep") from None
 
 
+def pretty(value: object) -> str:
+    """Write a value over several lines, for people and for files that people edit."""
+    return json.dumps(_plain(value), ensure_ascii=False, indent=2)
+
+
 def raw(value: object) -> msgspec.Raw:
     """Encode a value for use as a member among raw ones. Raises as ``encode`` does."""
     return msgspec.Raw(encode(value))

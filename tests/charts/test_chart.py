@@ -114,6 +114,7 @@ def test_a_changed_config_rolls_the_pod(tmp_path: Path) -> None:
     ("values", "says"),
     [
         ({"config": {"clients": None}}, "callers must prove who they are"),
+        ({"config": {"admin": {"users": None}}}, "config.admin.users"),
         ({"config": {"listen": {"public_url": ""}}}, "config.listen.public_url"),
         ({"config": {"listen": {"host": "127.0.0.1"}}}, "host"),
         ({"config": {"state": {"dir": "/elsewhere"}}}, "dir"),

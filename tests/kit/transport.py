@@ -55,6 +55,7 @@ class Sent:
     id: int
     request: Request
     transport: FakeTransport
+    taken: bool = False
 
     @property
     def params(self) -> Object:
@@ -117,7 +118,6 @@ class FakeTransport:
         if request.on_sent is not None:
             request.on_sent()
         self.sent.append(sent)
-        self._moved.set()
         try:
             async with asyncio.timeout(request.timeout) as timer:
                 return await self._answer(sent)
@@ -148,6 +148,8 @@ class FakeTransport:
 
     async def _handle(self, sent: Sent) -> Reply:
         answer = self.script.get(sent.request.method, refuse)(sent)
+        sent.taken = True
+        self._moved.set()
         return await answer if inspect.isawaitable(answer) else answer
 
     def _cancel(self, sent: Sent) -> None:
@@ -202,9 +204,9 @@ class FakeTransport:
         return [sent for sent in self.sent if sent.request.method == method]
 
     async def reached(self, method: str, count: int = 1) -> Sent:
-        """Wait until so many requests of a method have come; returns the last of them."""
+        """Wait until so many requests of a method are in their handlers; returns the last of them."""
         async with asyncio.timeout(WAIT):
-            while len(self.of(method)) < count:
+            while len([sent for sent in self.of(method) if sent.taken]) < count:
                 self._moved.clear()
                 await self._moved.wait()
         return self.of(method)[count - 1]
@@ -221,7 +223,6 @@ class FakeHttp(FakeTransport):
 
     async def stream(self, headers: Mapping[str, str], on_open: Callable[[], None]) -> int:
         self.streams.append(headers)
-        self._moved.set()
         if self._stream is None:
             return 405
         on_open()

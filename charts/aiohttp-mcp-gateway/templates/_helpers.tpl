@@ -32,6 +32,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- if not (dig "listen" "public_url" "" $given) -}}
 {{- fail "Set config.listen.public_url to the https address that clients dial." -}}
 {{- end -}}
+{{- if not (dig "admin" "users" dict $given) -}}
+{{- fail "The probes need the admin listener off loopback, so its readers must prove who they are: set config.admin.users." -}}
+{{- end -}}
 {{- $listen := dict "host" "0.0.0.0" "port" 8080 "drain" (printf "%ds" (int .Values.drainSeconds)) -}}
 {{- $ours := dict
   "listen" $listen

@@ -1,0 +1,74 @@
+"""``call SERVER/TOOL JSON --as PRINCIPAL``: one call through the whole path, audited as an admin's."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import TYPE_CHECKING
+
+from gateway.cli.output import Exit, Output, add_common, config_path, wants_json
+from gateway.cli.remote import Question, Unreachable, ask, refused
+from gateway.config.loader import load
+from gateway.protocol import rawjson
+from gateway.protocol.rawjson import JsonError, Object, Value
+
+if TYPE_CHECKING:
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add ``call``."""
+    parser = subparsers.add_parser("call", help="call a tool through every check, as some client")
+    parser.add_argument("target", metavar="SERVER/TOOL", help="with the names the server itself uses")
+    parser.add_argument("arguments", metavar="JSON", nargs="?", default="{}", help="the arguments (default: {})")
+    parser.add_argument(
+        "--as", dest="principal", metavar="PRINCIPAL", default="anonymous", help="a client's name, or anonymous"
+    )
+    add_common(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Make the call and print its result; a refusal or a tool's error is a finding."""
+    try:
+        arguments = rawjson.decode_strict(args.arguments.encode())
+    except JsonError as error:
+        Output.errors().line(f"call: the arguments are {error}")
+        return Exit.UNKNOWN
+    if not isinstance(arguments, dict):
+        Output.errors().line("call: the arguments must be a JSON object")
+        return Exit.UNKNOWN
+    loaded = load(config_path(args), os.environ)
+    body: Object = {"as": args.principal, "target": args.target, "arguments": arguments}
+    try:
+        code, answer = ask(loaded, Question("/call", body=body))
+    except Unreachable as error:
+        Output.errors().line(f"call: {error}")
+        return Exit.UNKNOWN
+    if code != 200:
+        return refused("call", answer)
+    if wants_json(args):
+        Output.standard().value(answer)
+    else:
+        show(answer, Output.standard())
+    result = answer.get("result")
+    return Exit.FINE if isinstance(result, dict) and result.get("isError") is not True else Exit.FINDING
+
+
+def show(answer: Object, output: Output) -> None:
+    """Print texts as they are and everything else as JSON."""
+    error, result = answer.get("error"), answer.get("result")
+    if isinstance(error, dict):
+        output.line(f"error {error.get('code')}: {error.get('message')}")
+    if not isinstance(result, dict):
+        return
+    content = result.get("content")
+    for block in content if isinstance(content, list) else []:
+        output.block(_shown(block))
+    if "structuredContent" in result:
+        output.line(rawjson.encode(result["structuredContent"]).decode())
+
+
+def _shown(block: Value) -> str:
+    if isinstance(block, dict) and block.get("type") == "text" and isinstance(block.get("text"), str):
+        return str(block["text"])
+    return rawjson.encode(block).decode()

@@ -1,0 +1,176 @@
+"""``check``: everything that is wrong with a config, without a gateway and without touching a server.
+
+Errors and servers that are off are findings; what merely is not in force, or nobody can use, is a note.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING
+
+from gateway.cli.output import Exit, Output, add_common, config_path, wants_json
+from gateway.config.availability import not_in_force
+from gateway.config.loader import Unreadable, load, start_problems
+from gateway.config.policies import Policy
+from gateway.config.root import LoadedConfig
+from gateway.errors import ConfigError, Problem
+from gateway.policy.engine import Engine
+
+if TYPE_CHECKING:
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+
+@dataclass(slots=True)
+class Judgement:
+    """What a check found: problems are findings, notes are not."""
+
+    problems: list[Problem] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """Which policies are about a caller."""
+
+    caller: str
+    groups: tuple[str, ...]
+    policies: tuple[Policy, ...]
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add ``check``."""
+    parser = subparsers.add_parser("check", help="say everything that is wrong with a config")
+    add_common(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Check the config and print what was found."""
+    path = config_path(args)
+    try:
+        loaded = load(path, os.environ)
+    except Unreadable:
+        raise
+    except ConfigError as error:
+        return _report_broken(error.problems, args)
+    today = datetime.now(UTC).date()
+    judgement = judge(loaded, today)
+    return _report(loaded, judgement, args)
+
+
+def judge(loaded: LoadedConfig, today: date) -> Judgement:
+    """Judge a config that loads: start rules, servers that are off, who sees nothing, what is not in force."""
+    notes = [*loaded.notes, *_expiries(loaded, today)]
+    for reach in reaches(loaded):
+        allowed = any(policy.allow for policy in reach.policies if policy.mode == "enforce")
+        if loaded.enforcing and not allowed:
+            notes += [f"{reach.caller}: no policy allows it anything, it sees nothing"]
+    if not loaded.config.servers and not loaded.off:
+        notes.append("no servers are configured")
+    if loaded.anonymous:
+        what = "what policies allow anonymous" if loaded.enforcing else "everything"
+        notes.append(f"callers need no credentials and may call {what}")
+    notes += [f"not in force: {text}" for text in not_in_force(loaded.config)]
+    return Judgement([*start_problems(loaded), *_uncompiled(loaded)], notes)
+
+
+def _uncompiled(loaded: LoadedConfig) -> list[Problem]:
+    """Return what is wrong inside conditions, hours and selectors, where it is written."""
+    try:
+        Engine.build(loaded)
+    except ConfigError as error:
+        return [loaded.locate(problem) for problem in error.problems]
+    return []
+
+
+def _expiries(loaded: LoadedConfig, today: date) -> list[str]:
+    clients = loaded.config.clients.items()
+    return [f"client {name}: its keys expired on {c.expires}" for name, c in clients if c.expires and c.expires < today]
+
+
+def reaches(loaded: LoadedConfig) -> list[Reach]:
+    """Return for each caller that is known from the config which policies are about it (contract §3)."""
+    policies = loaded.config.policies
+    if loaded.anonymous:
+        about = tuple(policy for policy in policies if "anonymous" in policy.clients)
+        return [Reach("anonymous", (), about)]
+    found = []
+    for name, client in loaded.config.clients.items():
+        names = {name, f"key:{name}", "*", *(f"group:{group}" for group in client.groups)}
+        about = tuple(policy for policy in policies if names & set(policy.clients))
+        found.append(Reach(name, tuple(client.groups), about))
+    return found
+
+
+def problem_values(problems: list[Problem]) -> list[dict[str, str | int]]:
+    """Return problems for ``--json``."""
+    return [
+        {"file": one.file, "line": one.line, "path": one.path, "message": one.message, "hint": one.hint}
+        for one in problems
+    ]
+
+
+def _report_broken(problems: list[Problem], args: argparse.Namespace) -> int:
+    output = Output.standard()
+    if wants_json(args):
+        output.value({"ok": False, "problems": problem_values(problems), "notes": [], "off": {}})
+        return Exit.FINDING
+    for problem in problems:
+        output.line(str(problem))
+    output.line(_count(len(problems), "problem"))
+    return Exit.FINDING
+
+
+def _report(loaded: LoadedConfig, judgement: Judgement, args: argparse.Namespace) -> int:
+    output = Output.standard()
+    fine = not judgement.problems and not loaded.off
+    code = Exit.FINE if fine else Exit.FINDING
+    if wants_json(args):
+        output.value(
+            {
+                "ok": fine,
+                "problems": problem_values(judgement.problems),
+                "notes": judgement.notes,
+                "off": loaded.off,
+                "servers": {name: server.kind for name, server in loaded.config.servers.items()},
+                "clients": {reach.caller: [policy.name for policy in reach.policies] for reach in reaches(loaded)},
+                "digest": loaded.digest,
+            }
+        )
+        return code
+    for problem in judgement.problems:
+        output.line(str(problem))
+    for name, reason in loaded.off.items():
+        output.line(f"server {name} is off: {reason}")
+    for note in judgement.notes:
+        output.line(f"note: {note}")
+    output.table(("caller", "groups", "policies"), [_row(reach, loaded) for reach in reaches(loaded)])
+    if fine:
+        output.line(f"{loaded.path.name} is fine: {_summary(loaded)}")
+    else:
+        output.line(_count(len(judgement.problems) + len(loaded.off), "problem"))
+    return code
+
+
+def _row(reach: Reach, loaded: LoadedConfig) -> tuple[str, str, str]:
+    if not reach.policies:
+        return reach.caller, ", ".join(reach.groups), "none" if loaded.enforcing else "none: may call everything"
+    names = [policy.name if policy.mode == "enforce" else f"{policy.name} (shadow)" for policy in reach.policies]
+    return reach.caller, ", ".join(reach.groups), ", ".join(names)
+
+
+def _summary(loaded: LoadedConfig) -> str:
+    config = loaded.config
+    return ", ".join(
+        (
+            _count(len(config.servers), "server"),
+            _count(len(config.clients), "client"),
+            _count(len(config.policies), "policy", "policies"),
+        )
+    )
+
+
+def _count(number: int, one: str, many: str = "") -> str:
+    return f"{number} {one if number == 1 else many or one + 's'}"

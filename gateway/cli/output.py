@@ -1,0 +1,103 @@
+"""What every command prints, and how: tables for a terminal, plain lines for a pipe, one JSON value with ``--json``.
+
+Names come from files and servers that others wrote: control characters in them never reach a terminal.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+from typing import Final, TextIO
+
+from gateway.protocol import rawjson
+
+DEFAULT_CONFIG: Final = "gateway.yaml"
+_GAP: Final = "  "
+
+
+class Exit(IntEnum):
+    """Exit codes of every command."""
+
+    FINE = 0
+    FINDING = 1
+    UNKNOWN = 2
+    """It could not tell: no config, no answer, or a command line that makes no sense."""
+
+
+def add_common(parser: argparse.ArgumentParser) -> None:
+    """Give a command the options that all have; what stands before the command counts as well."""
+    parser.add_argument(
+        "-c",
+        "--config",
+        metavar="FILE",
+        type=Path,
+        default=argparse.SUPPRESS,
+        help=f"config file (default: {DEFAULT_CONFIG} in the working directory)",
+    )
+    parser.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print one JSON value")
+
+
+def config_path(args: argparse.Namespace) -> Path:
+    """Return the config file that was asked for."""
+    path: Path = getattr(args, "config", None) or Path(DEFAULT_CONFIG)
+    return path
+
+
+def wants_json(args: argparse.Namespace) -> bool:
+    """Tell whether ``--json`` was given."""
+    return bool(getattr(args, "json", False))
+
+
+def escaped(text: str) -> str:
+    """Make text safe for a terminal and for one line: what is not printable is shown as its escape."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Where a command writes. Texts for people go to ``lines`` and ``table``, values for programs to ``value``."""
+
+    stream: TextIO
+    terminal: bool
+
+    @classmethod
+    def standard(cls) -> Output:
+        """Write to standard output, as a terminal if it is one."""
+        return cls(sys.stdout, sys.stdout.isatty())
+
+    @classmethod
+    def errors(cls) -> Output:
+        """Write to standard error, for what is not the answer."""
+        return cls(sys.stderr, sys.stderr.isatty())
+
+    def line(self, text: str) -> None:
+        """Print one line."""
+        self.stream.write(escaped(text) + "\n")
+
+    def block(self, text: str) -> None:
+        """Print several lines that this program made itself."""
+        for line in text.splitlines():
+            self.line(line)
+
+    def table(self, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """Print aligned columns under headings for a terminal, and bare lines otherwise."""
+        safe = [[escaped(cell) for cell in row] for row in rows]
+        if not self.terminal:
+            for row in safe:
+                self.stream.write(_GAP.join(cell or "-" for cell in row) + "\n")
+            return
+        grid = [[heading.upper() for heading in headings], *safe]
+        widths = [max(len(row[column]) for row in grid) for column in range(len(headings))]
+        for row in grid:
+            padded = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+            self.stream.write(_GAP.join(padded).rstrip() + "\n")
+
+    def value(self, value: object) -> None:
+        """Print one JSON value on one line."""
+        self.stream.write(rawjson.encode(value).decode("utf-8") + "\n")

@@ -1,0 +1,152 @@
+"""``snippet``: what to put into a client so that it talks to this gateway.
+
+A key never stands in a snippet: it is named by a variable or asked for by the client.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from gateway.cli.output import Exit, Output, add_common, config_path, escaped, wants_json
+from gateway.config.loader import load
+from gateway.config.root import LoadedConfig
+from gateway.config.server_rules import is_loopback
+from gateway.protocol import rawjson
+
+if TYPE_CHECKING:
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+NAME: Final = "mcp-gateway"
+VARIABLE: Final = "MCP_GATEWAY_KEY"
+_WILDCARDS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - what to dial instead.
+
+
+@dataclass(frozen=True, slots=True)
+class Snippet:
+    """The text for one client: ``value`` belongs into ``file``, ``notes`` say what else to know."""
+
+    file: str
+    value: dict[str, object]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """What a client must know of the gateway."""
+
+    url: str
+    needs_key: bool
+
+
+def _claude_code(endpoint: Endpoint) -> Snippet:
+    server: dict[str, object] = {"type": "http", "url": endpoint.url}
+    command = f"claude mcp add --scope project --transport http {NAME} {endpoint.url}"
+    if endpoint.needs_key:
+        header = "Bearer ${" + VARIABLE + "}"
+        server["headers"] = {"Authorization": header}
+        command += f" --header 'Authorization: {header}'"
+    return Snippet(".mcp.json", {"mcpServers": {NAME: server}}, (f"or run: {command}", *_variable(endpoint)))
+
+
+def _claude_desktop(endpoint: Endpoint) -> Snippet:
+    arguments = ["-y", "mcp-remote", endpoint.url]
+    server: dict[str, object] = {"command": "npx", "args": arguments}
+    notes = ["Claude Desktop's file takes stdio servers only: mcp-remote (npm, needs Node.js) stands between"]
+    parts = urlsplit(endpoint.url)
+    if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
+        arguments.append("--allow-http")
+    if endpoint.needs_key:
+        # mcp-remote fills in variables itself; a space in an argument is lost on the way on some systems.
+        arguments += ["--header", "Authorization:${MCP_GATEWAY_AUTHORIZATION}"]
+        server["env"] = {"MCP_GATEWAY_AUTHORIZATION": "Bearer <the key>"}
+        notes.append(
+            "Claude Desktop hands on only what stands in env: put the key there, and keep the file to yourself"
+        )
+    return Snippet("claude_desktop_config.json", {"mcpServers": {NAME: server}}, tuple(notes))
+
+
+def _vscode(endpoint: Endpoint) -> Snippet:
+    server: dict[str, object] = {"type": "http", "url": endpoint.url}
+    value: dict[str, object] = {"servers": {NAME: server}}
+    if not endpoint.needs_key:
+        return Snippet(".vscode/mcp.json", value)
+    server["headers"] = {"Authorization": "Bearer ${input:mcp-gateway-key}"}
+    prompt = {
+        "type": "promptString",
+        "id": "mcp-gateway-key",
+        "description": "Key of the MCP gateway",
+        "password": True,
+    }
+    notes = ("VS Code asks for the key once and keeps it in its own store",)
+    return Snippet(".vscode/mcp.json", {"inputs": [prompt], **value}, notes)
+
+
+def _cursor(endpoint: Endpoint) -> Snippet:
+    server: dict[str, object] = {"url": endpoint.url}
+    if endpoint.needs_key:
+        server["headers"] = {"Authorization": "Bearer ${env:" + VARIABLE + "}"}
+    return Snippet(".cursor/mcp.json", {"mcpServers": {NAME: server}}, _variable(endpoint))
+
+
+def _variable(endpoint: Endpoint) -> tuple[str, ...]:
+    return (f"set {VARIABLE} to the key where the client is started",) if endpoint.needs_key else ()
+
+
+CLIENTS: Final[dict[str, Callable[[Endpoint], Snippet]]] = {
+    "claude-code": _claude_code,
+    "claude-desktop": _claude_desktop,
+    "vscode": _vscode,
+    "cursor": _cursor,
+}
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add ``snippet``."""
+    parser = subparsers.add_parser("snippet", help="print what to put into a client")
+    parser.add_argument("client", metavar="CLIENT", help=", ".join(CLIENTS))
+    add_common(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the snippet for one client: JSON to standard output, what else to know to standard error."""
+    client: str = args.client
+    if client not in CLIENTS:
+        close = difflib.get_close_matches(client, list(CLIENTS), n=1, cutoff=0.5)
+        hint = f"did you mean '{close[0]}'? " if close else ""
+        Output.errors().line(f"snippet: no client '{escaped(client[:64])}' ({hint}clients: {', '.join(CLIENTS)})")
+        return Exit.UNKNOWN
+    loaded = load(config_path(args), os.environ)
+    snippet = CLIENTS[client](endpoint_of(loaded))
+    output = Output.standard()
+    if wants_json(args):
+        output.value({"client": client, "file": snippet.file, "value": snippet.value, "notes": list(snippet.notes)})
+        return Exit.FINE
+    output.stream.write(rawjson.pretty(snippet.value) + "\n")
+    sys.stdout.flush()
+    errors = Output.errors()
+    for text in (f"for {snippet.file}", *snippet.notes):
+        errors.line(text)
+    return Exit.FINE
+
+
+def endpoint_of(loaded: LoadedConfig) -> Endpoint:
+    """Return the address as clients know it."""
+    listen = loaded.config.listen
+    needs_key = not loaded.anonymous
+    if listen.public_url:
+        return Endpoint(listen.public_url, needs_key)
+    scheme = "https" if listen.tls is not None or listen.behind_tls_proxy else "http"
+    if listen.allowed_hosts:
+        host = listen.allowed_hosts[0]
+        is_named = ":" in host.rpartition("]")[2] or listen.behind_tls_proxy
+        return Endpoint(f"{scheme}://{host}{'' if is_named else f':{listen.port}'}{listen.path}", needs_key)
+    name = _WILDCARDS.get(listen.host, listen.host)
+    host = f"[{name}]" if ":" in name else name
+    return Endpoint(f"{scheme}://{host}:{listen.port}{listen.path}", needs_key)

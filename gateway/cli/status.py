@@ -1,0 +1,94 @@
+"""``status``: how the gateway and each of its servers are, as of the last real round trip."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import TYPE_CHECKING
+
+from gateway.cli.output import Exit, Output, add_common, config_path, wants_json
+from gateway.cli.remote import Question, Unreachable, ask, refused
+from gateway.config.loader import load
+from gateway.protocol.rawjson import Object, Value
+
+if TYPE_CHECKING:
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+_HEADINGS = ("server", "state", "era", "tools", "tokens", "last round trip", "restarts", "pin", "problem")
+_HEALTHY = ("up", "starting")
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add ``status``."""
+    parser = subparsers.add_parser("status", help="show how the gateway and its servers are")
+    add_common(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the status; a server that does not answer, or a gateway that takes no calls, is a finding."""
+    loaded = load(config_path(args), os.environ)
+    try:
+        code, status = ask(loaded, Question("/status"))
+    except Unreachable as error:
+        Output.errors().line(f"status: {error}")
+        return Exit.UNKNOWN
+    if code != 200:
+        return refused("status", status)
+    if wants_json(args):
+        Output.standard().value(status)
+    else:
+        show(status, Output.standard())
+    servers = status.get("servers")
+    rows = servers.values() if isinstance(servers, dict) else []
+    well = status.get("ready") is True and all(_text(row, "state") in _HEALTHY for row in rows)
+    return Exit.FINE if well else Exit.FINDING
+
+
+def show(status: Object, output: Output) -> None:
+    """Print a status for people."""
+    ready = "ready" if status.get("ready") is True else f"not ready: {_listed(status.get('reasons'))}"
+    output.line(f"{status.get('endpoint')}  {ready}  up {status.get('uptime_s')} s  version {status.get('version')}")
+    config = status.get("config")
+    last = config.get("last_load") if isinstance(config, dict) else None
+    if isinstance(last, dict) and last.get("ok") is not True:
+        output.line(f"the config of {_text(last, 'at')} was refused, the one before is in force:")
+        output.line(f"  {_listed(last.get('problems'))}")
+    if isinstance(last, dict) and last.get("needs_restart"):
+        output.line(f"changed, but in force only after a restart: {_listed(last.get('needs_restart'))}")
+    servers = status.get("servers")
+    if isinstance(servers, dict):
+        output.table(_HEADINGS, [_row(name, server) for name, server in servers.items()])
+        for name, server in servers.items():
+            held = server.get("held_back") if isinstance(server, dict) else None
+            for item in held if isinstance(held, list) else []:
+                output.line(f"held back: {name}/{_text(item, 'name')}: {_text(item, 'reason')}")
+
+
+def _row(name: str, server: Value) -> list[str]:
+    problem = _text(server, "last_error")
+    retry = server.get("next_retry_s") if isinstance(server, dict) else None
+    if problem and isinstance(retry, int) and "next try" not in problem:
+        problem += f" (next try in {retry} s)"
+    if _text(server, "state") == "up":
+        # What went wrong before the server came back is history.
+        problem = ""
+    return [
+        name,
+        _text(server, "state"),
+        _text(server, "version") or "-",
+        _text(server, "tools"),
+        _text(server, "approx_tokens"),
+        _text(server, "last_round_trip") or "never",
+        _text(server, "restarts"),
+        _text(server, "pin"),
+        problem,
+    ]
+
+
+def _text(value: Value, key: str) -> str:
+    item = value.get(key) if isinstance(value, dict) else None
+    return "" if item is None else str(item)
+
+
+def _listed(value: Value) -> str:
+    return "; ".join(str(item) for item in value) if isinstance(value, list) else ""

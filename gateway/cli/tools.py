@@ -1,0 +1,62 @@
+"""``tools --as PRINCIPAL``: what somebody sees, and why the rest is hidden."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import TYPE_CHECKING
+
+from gateway.cli.output import Exit, Output, add_common, config_path, wants_json
+from gateway.cli.remote import Question, Unreachable, ask, refused
+from gateway.config.loader import load
+from gateway.protocol.rawjson import Object, Value
+
+if TYPE_CHECKING:
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add ``tools``."""
+    parser = subparsers.add_parser("tools", help="show what a client sees, and why the rest is hidden")
+    parser.add_argument(
+        "--as", dest="principal", metavar="PRINCIPAL", default="anonymous", help="a client's name, or anonymous"
+    )
+    add_common(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the tools of a principal; a principal that sees nothing is a finding."""
+    loaded = load(config_path(args), os.environ)
+    try:
+        code, seen = ask(loaded, Question("/tools", {"as": args.principal}))
+    except Unreachable as error:
+        Output.errors().line(f"tools: {error}")
+        return Exit.UNKNOWN
+    if code != 200:
+        return refused("tools", seen)
+    if wants_json(args):
+        Output.standard().value(seen)
+    else:
+        show(seen, Output.standard())
+    return Exit.FINE if seen.get("tools") else Exit.FINDING
+
+
+def show(seen: Object, output: Output) -> None:
+    """Print what is seen and what is hidden, for people."""
+    tools, hidden = _rows(seen.get("tools")), _rows(seen.get("hidden"))
+    output.line(f"{seen.get('principal')} sees {len(tools)} tools (about {seen.get('approx_tokens')} tokens)")
+    output.table(("exposed name", "tool"), [(_text(row, "exposed"), _text(row, "tool")) for row in tools])
+    if hidden:
+        output.line(f"hidden: {len(hidden)}")
+        output.table(("tool", "why"), [(_text(row, "tool"), _text(row, "why")) for row in hidden])
+    off = seen.get("off")
+    for name, reason in off.items() if isinstance(off, dict) else ():
+        output.line(f"off: {name}: {reason}")
+
+
+def _rows(value: Value) -> list[Object]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def _text(row: Object, key: str) -> str:
+    return str(row.get(key, ""))
