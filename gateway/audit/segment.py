@@ -24,7 +24,8 @@ if sys.platform == "darwin":
 SUFFIX: Final = ".jsonl"
 TORN_SUFFIX: Final = ".torn"
 _NAME: Final = re.compile(r"[0-9]{8}\.jsonl")
-_BRACES: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[{}]', re.DOTALL)
+# A string that is cut off runs to the end: what looks like a brace in it is none.
+_BRACES: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)|[{}]', re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)

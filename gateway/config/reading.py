@@ -74,25 +74,21 @@ class Reading:
         """
         if path not in self._stamps and len(self._stamps) >= MAX_FILES:
             raise FileProblem(f"is one file too many: at most {MAX_FILES} are read")
+        descriptor = _open(path)
         try:
-            # Without O_NONBLOCK opening a named pipe would wait for a writer.
-            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        except OSError as error:
-            raise FileProblem(_REASONS.get(error.errno or 0, "cannot be opened")) from None
-        except ValueError:
-            raise FileProblem("has a NUL character in its name") from None
-        with open(descriptor, "rb") as stream:
             status = os.fstat(descriptor)
             if stat.S_ISDIR(status.st_mode):
                 raise FileProblem("is a directory")
             if not stat.S_ISREG(status.st_mode):
                 raise FileProblem("is not a regular file")
-            try:
+            with open(descriptor, "rb", closefd=False) as stream:
                 data = stream.read(limit + 1)
-            except OSError:
-                raise FileProblem("cannot be read") from None
-            if len(data) > limit:
-                raise FileProblem(f"is longer than {limit // 1024} KiB")
+        except OSError:
+            raise FileProblem("cannot be read") from None
+        finally:
+            os.close(descriptor)
+        if len(data) > limit:
+            raise FileProblem(f"is longer than {limit // 1024} KiB")
         self._stamps.setdefault(path, _stamp(status))
         return Content(data, stat.S_IMODE(status.st_mode), status.st_uid)
 
@@ -106,6 +102,16 @@ class Reading:
             if _stamp(status) != stamp:
                 return False
         return True
+
+
+def _open(path: Path) -> int:
+    try:
+        # Without O_NONBLOCK opening a named pipe would wait for a writer.
+        return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise FileProblem(_REASONS.get(error.errno or 0, "cannot be opened")) from None
+    except ValueError:
+        raise FileProblem("has a NUL character in its name") from None
 
 
 def _stamp(status: os.stat_result) -> Stamp:

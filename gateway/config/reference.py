@@ -57,8 +57,8 @@ gateway runs as; a file of another owner may be group-readable, as secrets mount
 ## Server lists of other programs
 
 A top-level `mcpServers`, and VS Code's `servers` with `inputs`, are taken as they are. `${input:X}` is the variable
-`X`, or its form for a shell (`api-key` is `API_KEY`). `disabled` switches a server off, `disabledTools` and `enabledTools`
-choose tools, `type: sse` is `transport: sse`; keys that mean nothing here are noted by `check`.
+`X`, or its form for a shell (`api-key` is `API_KEY`). `disabled` switches a server off, `disabledTools` and
+`enabledTools` choose tools, `type: sse` is `transport: sse`; keys that mean nothing here are noted by `check`.
 
 ## Example
 

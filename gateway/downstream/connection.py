@@ -146,6 +146,8 @@ class Connection:
         Raises:
             DownstreamError: it did not work; nothing is left behind.
         """
+        if self.state is not State.STARTING:
+            raise RuntimeError("a connection is opened once")
         seconds = self._setup.server.timeouts.start
         try:
             async with asyncio.timeout(seconds) as timer:
@@ -314,8 +316,10 @@ class Connection:
 
     def _named(self, error: DownstreamError) -> DownstreamError:
         """Make an error of a transport say which server it is about."""
-        if self._setup.name not in error.message:
-            error.message = f'server "{self._setup.name}": {error.message}'
+        name = self._setup.name
+        if f'"{name}"' not in error.message and f" of {name} " not in error.message:
+            error.message = f'server "{name}": {error.message}'
+            error.args = (error.message,)
         return error
 
     async def aclose(self) -> None:

@@ -159,7 +159,8 @@ def compile_condition(text: str) -> Condition:
 def _compile(environment: cel.Env, text: str) -> cel.Expression:
     try:
         return environment.compile(text)
-    except (RuntimeError, UnicodeError) as error:
+    except (RuntimeError, TypeError) as error:
+        # A text that is no UTF-8 is refused by the binding itself.
         complaints = _COMPLAINT.findall(str(error))
         raise ConditionError("is no CEL condition: " + ("; ".join(complaints[:3]) or "cannot be read")) from None
 

@@ -53,7 +53,7 @@ def _policy(policy: CompiledPolicy, facts: Facts) -> Iterator[str]:
 def _effect(kind: str, rule: Rule, policy: CompiledPolicy, facts: Facts) -> str:
     truth = rule.truth(facts)
     if kind == "deny":
-        why = {True: "", False: ", but its condition does not hold", None: ", as its condition cannot be evaluated"}
+        why = {True: "", False: ": its condition does not hold", None: ": its condition cannot be evaluated"}
         return ("does not deny" if truth is False else "denies") + why[truth]
     if not policy.hours.hold(facts.now):
         return "does not allow: outside the hours of the policy"

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import product
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, assert_never
 
 from gateway.config.types import Rate
 from gateway.model.call import Target
@@ -182,12 +182,12 @@ def _keys(limit: AppliedLimit, facts: LimitFacts) -> Iterator[str]:
         yield _key("limit", [*identity, list(values)])
 
 
-def _values(level: Level, limit: AppliedLimit, facts: LimitFacts) -> list[str]:
+def _values(level: Level, limit: AppliedLimit, facts: LimitFacts) -> Sequence[object]:
     match level:
         case "principal":
             return [facts.principal.id]
         case "tool":
-            return [f"{facts.target.kind}:{facts.target.server}/{facts.target.name}"]
+            return [(facts.target.kind.value, facts.target.server, facts.target.name)]
         case "server":
             return [facts.target.server]
         case "view":
@@ -196,6 +196,8 @@ def _values(level: Level, limit: AppliedLimit, facts: LimitFacts) -> list[str]:
             mine = facts.principal.groups & limit.groups or facts.principal.groups
             # Callers without any group share one count.
             return sorted(mine) or [""]
+        case _:
+            assert_never(level)
 
 
 _DIGEST_LENGTH: Final = 32

@@ -85,18 +85,17 @@ class Parser:
         self._skip_newline = chunk.endswith(b"\r")
         for piece in chunk.splitlines(keepends=True):
             line = piece.rstrip(b"\r\n")
-            self._rest += line
-            if len(line) == len(piece):
-                return
-            yield self._whole()
-
-    def _whole(self) -> bytes:
-        line, self._rest = bytes(self._rest), bytearray()
-        self._check(len(line))
-        if self._first:
-            self._first = False
-            line = line.removeprefix(b"\xef\xbb\xbf")
-        return line
+            finished = len(line) < len(piece)
+            if self._rest or not finished:
+                self._rest += line
+                if not finished:
+                    return
+                line, self._rest = bytes(self._rest), bytearray()
+            self._check(len(line))
+            if self._first:
+                self._first = False
+                line = line.removeprefix(b"\xef\xbb\xbf")
+            yield line
 
     def _check(self, line_size: int) -> None:
         if line_size > self._line_limit:

@@ -8,9 +8,18 @@ import pytest
 
 from gateway.audit import fields
 from gateway.model.principal import ANONYMOUS, Principal
+from gateway.protocol.rawjson import Value
 from tests.kit.audit import KEY, PRINCIPAL, caller
 
-HOSTILE = ['x\n{"event":"call.end"}', "\x1b]0;pwn\x07", "a\x00b", "a\u2028b", "\u202egnp.exe", "\ud800", "x" * 1_000_000]
+HOSTILE = [
+    'x\n{"event":"call.end"}',
+    "\x1b]0;pwn\x07",
+    "a\x00b",
+    "a\u2028b",
+    "\u202egnp.exe",
+    "\ud800",
+    "x" * 1_000_000,
+]
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
@@ -30,11 +39,11 @@ def test_numbers_are_integers_that_every_reader_holds_exactly() -> None:
     assert fields.plain(-(2**53)) == "-9007199254740992"
     assert fields.plain(0.5) == "0.5"
     assert fields.plain(True) is True
-    assert fields.plain(10**500) == "1" + "0" * 126 + "…" or len(str(fields.plain(10**500))) <= 128
+    assert fields.plain(10**500) == "1" + "0" * 127
 
 
 def test_foreign_values_are_bounded_in_depth_and_width() -> None:
-    deep: fields.Value = "end"
+    deep: Value = "end"
     for _ in range(50):
         deep = {"x": deep, "y": [deep]}
 

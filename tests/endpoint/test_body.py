@@ -1,9 +1,8 @@
-"""Rows 8 to 10: length, encoding, type, pace, JSON text and message (S11, S15, S16, S21 to S25, S28, G026, G027, G078)."""
+"""Rows 8 to 10: length, encoding, type, pace, JSON text, message (S11, S15, S16, S21-S25, S28, G026, G027, G078)."""
 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Sequence
 
 import pytest
@@ -122,10 +121,8 @@ def undecodable(text: bytes) -> Rejection:
     ],
 )
 def test_what_two_parsers_could_read_differently_is_a_parse_error(text: bytes) -> None:
-    started = time.monotonic()
     rejection = undecodable(text)
     assert (rejection.status, rejection.code, rejection.id) == (400, -32700, None)
-    assert time.monotonic() - started < 5
 
 
 def test_the_reason_of_a_parse_error_is_a_constant() -> None:

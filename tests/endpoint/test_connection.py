@@ -131,13 +131,14 @@ async def test_a_header_block_that_is_not_complete_in_time_ends_the_connection(s
 
 async def test_a_drip_does_not_extend_the_time_for_headers() -> None:
     async with serving(bounds=Bounds(header=0.2)) as site, connect(site.port) as connection:
-        ended = asyncio.ensure_future(connection.closed())
-        for byte in b"GET /mcp HTTP/1.1\r\n" * 50:
-            if ended.done():
-                break
-            await connection.send(bytes([byte]))
-            await asyncio.wait([ended], timeout=0.02)
-        assert await ended
+        async with asyncio.TaskGroup() as group:
+            ended = group.create_task(connection.closed())
+            for byte in b"GET /mcp HTTP/1.1\r\n" * 50:
+                if ended.done():
+                    break
+                await connection.send(bytes([byte]))
+                await asyncio.wait([ended], timeout=0.02)
+        assert ended.result()
 
 
 async def test_a_header_block_in_pieces_within_the_time_is_served() -> None:
@@ -189,7 +190,7 @@ async def test_a_peer_that_takes_no_bytes_is_cut_off() -> None:
     """S12."""
     reasons: list[str] = []
     async with flooding(Bounds(write_stall=0.1), reasons) as port:
-        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1024)
+        _, writer = await asyncio.open_connection("127.0.0.1", port, limit=1024)
         writer.write(raw("GET / HTTP/1.1", [("Host", "localhost")]))
         await writer.drain()
         async with asyncio.timeout(5):

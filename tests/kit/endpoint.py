@@ -23,6 +23,7 @@ from gateway.endpoint.connection import Bounds
 from gateway.endpoint.server import Endpoint
 from gateway.endpoint.server import build as build_endpoint
 from gateway.endpoint.services import ChangeListener
+from gateway.errors import AuditUnavailable
 from gateway.model.call import Call, Target
 from gateway.model.catalog import Catalog, Definition, Kind, Listing, Route
 from gateway.model.exchange import Exchange, InstanceFacts
@@ -170,6 +171,7 @@ class FakeServices:
     ended: list[str] = field(default_factory=list)
     listeners: list[ChangeListener] = field(default_factory=list)
     is_draining: bool = False
+    audit_full: bool = False
 
     def __post_init__(self) -> None:
         self.throttle = Throttle(self.now.config.auth.throttle.failures)
@@ -191,6 +193,8 @@ class FakeServices:
             listener(server, frozenset(kinds))
 
     async def security_event(self, event: str, fields: dict[str, object]) -> None:
+        if self.audit_full:
+            raise AuditUnavailable("full")
         self.events.append((event, fields))
 
     async def denied(self, call: Call, reason: str) -> None:

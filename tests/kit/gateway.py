@@ -158,10 +158,11 @@ class Gateway:
         return total
 
     def await_servers(self, *names: str) -> None:
-        """Wait until every one of the named servers is up."""
+        """Wait until every one of the named servers is up and its lists are known."""
 
         def down() -> list[str]:
-            return [name for name in names if self.metric("mcp_gateway_downstream_up", server=name) != 1]
+            servers = self.status()["servers"]
+            return [name for name in names if servers[name]["state"] != "up" or not servers[name].get("listed")]
 
         try:
             eventually(lambda: not down(), "the servers are up", READY_SECONDS)

@@ -273,6 +273,11 @@ def echo(sent: Sent) -> Reply:
     return reply(content=[], structuredContent=sent.params.get("arguments"))
 
 
+def but(base: Script, changes: Script) -> Script:
+    """Return a script with some answers replaced."""
+    return {**base, **changes}
+
+
 MODERN: Script = {"server/discover": discover, "subscriptions/listen": listen, "tools/call": echo}
 LEGACY: Script = {"initialize": initialize, "tools/call": echo}
 
@@ -332,3 +337,23 @@ class Client:
 
     def _take(self, method: str, params: Members) -> None:
         self.heard.append((method, {key: rawjson.decode_value(item) for key, item in params.items()}))
+
+
+class Farm:
+    """Makes scripted transports, all of one script or each of its own, and keeps them in order."""
+
+    def __init__(self, *scripts: Script, http: bool = False) -> None:
+        self._scripts = scripts
+        self._http = http
+        self.made: list[FakeTransport] = []
+
+    def __call__(self, name: str, config: Server) -> FakeTransport:
+        script = self._scripts[min(len(self.made), len(self._scripts) - 1)]
+        transport = FakeHttp(script) if self._http else FakeTransport(script, name=f"{name}#{len(self.made) + 1}")
+        self.made.append(transport)
+        return transport
+
+    @property
+    def live(self) -> list[FakeTransport]:
+        """Return the transports that are open."""
+        return [transport for transport in self.made if transport.opened and not transport.closed]

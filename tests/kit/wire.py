@@ -132,6 +132,11 @@ class HttpClient:
             text = await reply.text()
             return Answer(reply.status, json.loads(text) if text.startswith("{") else {})
 
+    async def post(self, body: str, headers: dict[str, str]) -> tuple[int, str]:
+        """Send exactly these bytes and headers; returns status and text."""
+        async with self._session.post(self._url, data=body, headers=headers) as reply:
+            return reply.status, await reply.text()
+
     async def _stream(self, reply: aiohttp.ClientResponse, number: str) -> Answer:
         notices: list[Json] = []
         async for raw in reply.content:

@@ -1,0 +1,85 @@
+"""The catalogue, and the records of everything that is no call (S172)."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from gateway.audit import events
+from gateway.audit.events import Asked
+from gateway.protocol.rawjson import Object
+from tests.kit.audit import KEY, PRINCIPAL, caller
+
+ASKED = Asked(PRINCIPAL, caller(session="very-secret"), "tools/call", 7)
+
+RECORDS: tuple[Object, ...] = (
+    events.unknown_denied(ASKED, "no_such\x1btool", 12, KEY),
+    events.list_served(ASKED, 42, KEY),
+    events.auth_failed("key", "unknown", "203.0.113.9", 3),
+    events.security("state_rejected", "expired\n", ASKED, KEY),
+    events.ratelimit_refused(ASKED, {"bucket": "alice"}, KEY),
+    events.server_event("downstream.exited", "files", {"code": 1, "stderr": "x\x1b[2J"}),
+    events.server_event("pin.mismatch", "files", {"kind": "argv"}),
+    events.server_event("definition.suspicious", "files", {"tool": "read", "rule": "hidden_text"}),
+    events.gateway_event("config.loaded", {"sha256": "51d0", "file": "gateway.yaml"}),
+    events.gateway_event("gateway.started", {"version": "0.1.0"}),
+    events.gateway_event("auth.degraded", {"issuer": "https://as.example"}),
+    events.gateway_event("alert.raised", {"kind": "rate"}),
+    events.admin("reload", "alice", {"result": "ok"}, "127.0.0.1"),
+    events.gap({"call.end": 2, "call.start": 1}),
+)
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=lambda record: record["event"])
+def test_every_record_is_in_the_catalogue_and_safe_to_show(record: Object) -> None:
+    assert events.is_known(str(record["event"]))
+    text = json.dumps(record, ensure_ascii=False)
+    assert text.isprintable()
+    assert "very-secret" not in text
+    assert "alice@" not in text
+
+
+@pytest.mark.parametrize(
+    "event", ["call.started", "admin", "admin.", "admin.Reload", "admin.a b", "", "x", "call.end\n"]
+)
+def test_what_is_not_in_the_catalogue_is_unknown(event: str) -> None:
+    assert not events.is_known(event)
+
+
+def test_the_catalogue_is_that_of_the_documentation() -> None:
+    assert len(events.EVENTS) == 36
+    assert {"call.start", "list.served", "pin.recorded", "audit.checkpoint", "gateway.draining"} <= events.EVENTS
+
+
+def test_an_unknown_name_stands_for_all_that_were_held_back() -> None:
+    record = events.unknown_denied(ASKED, "nope", 12, KEY)
+
+    assert (record["event"], record["count"], record["server"]) == ("call.denied", 12, None)
+    assert record["decision"] == {"action": "deny", "policy": None, "rule": None, "reason": "unknown_name"}
+
+
+def test_a_failed_login_shows_where_from_and_not_with_what() -> None:
+    assert events.auth_failed("key", "unknown", "203.0.113.9") == {
+        "event": "auth.failed",
+        "src": {"ip": "203.0.113.0/24"},
+        "auth": {"kind": "key", "reason": "unknown"},
+        "count": 1,
+    }
+
+
+def test_a_gap_counts_what_is_missing() -> None:
+    assert events.gap({"call.end": 2, "call.start": 1})["gap"] == {
+        "lost": 3,
+        "events": {"call.end": 2, "call.start": 1},
+    }
+
+
+def test_facts_are_cut_one_by_one() -> None:
+    record = events.server_event("downstream.failed", "files", {"error": "x" * 5000, "list": ["y" * 500], "n": 1.5})
+    facts = record["downstream"]
+
+    assert isinstance(facts, dict)
+    assert len(str(facts["error"])) <= 1024
+    assert facts["n"] == "1.5"
+    assert len(json.dumps(record)) < 2048

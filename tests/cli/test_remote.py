@@ -1,0 +1,57 @@
+"""Asking the admin listener."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from gateway.cli import remote
+from gateway.cli.output import Exit
+from gateway.cli.remote import Question, Unreachable
+from tests.kit.configs import loaded
+
+
+async def ask(port: int, folder: Path, question: Question) -> tuple[int, object]:
+    return await remote._ask(loaded({"admin": {"port": port}}, folder), question)
+
+
+async def test_the_token_of_the_state_directory_is_sent(tmp_path: Path) -> None:
+    seen: list[str | None] = []
+
+    async def handler(request: web.Request) -> web.Response:
+        seen.append(request.headers.get("Authorization"))
+        return web.json_response({"path": request.path_qs, "method": request.method})
+
+    app = web.Application()
+    app.router.add_route("*", "/{rest:.*}", handler)
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / "admin.token").write_text("secret\n")
+    async with TestServer(app) as server:
+        assert server.port is not None
+        answer = await ask(server.port, tmp_path, Question("/tools", {"as": "a b"}))
+        assert answer == (200, {"path": "/tools?as=a+b", "method": "GET"})
+        answer = await ask(server.port, tmp_path, Question("/call", body={"x": 1}))
+        assert answer == (200, {"path": "/call", "method": "POST"})
+    assert seen == ["Bearer secret", "Bearer secret"]
+
+
+async def test_what_is_no_admin_listener_is_told_plainly(tmp_path: Path) -> None:
+    async def handler(request: web.Request) -> web.Response:
+        return web.Response(text="<html>")
+
+    app = web.Application()
+    app.router.add_get("/status", handler)
+    async with TestServer(app) as server:
+        assert server.port is not None
+        with pytest.raises(Unreachable, match="is it running"):
+            await ask(server.port, tmp_path, Question("/status"))
+    with pytest.raises(Unreachable, match="is it running"):
+        await ask(1, tmp_path, Question("/status"))
+
+
+def test_a_refusal_names_the_variable_for_a_token(capsys: pytest.CaptureFixture[str]) -> None:
+    assert remote.refused("call", {"error": "A token is needed"}) == Exit.UNKNOWN
+    assert "MCP_GATEWAY_ADMIN_TOKEN" in capsys.readouterr().err

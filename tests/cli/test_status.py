@@ -1,0 +1,59 @@
+"""``status`` against a running gateway, as a pipe, as JSON and without one."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from gateway.cli import status
+from gateway.cli.main import main
+from gateway.cli.output import Output
+from tests.kit.gateway import Gateway
+
+
+def test_a_server_that_does_not_start_is_a_finding_with_its_cause(
+    gateway: Gateway, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """G118, G129."""
+    assert main(["status", "-c", str(gateway.file)]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith(f"{gateway.url}  ready")
+    [notes] = [line for line in lines if line.startswith("notes ")]
+    assert "up" in notes
+    [broken] = [line for line in lines if line.startswith("broken ")]
+    assert "command not found: no-such-command-anywhere" in broken
+    assert "next try in" in broken
+
+
+def test_json_is_one_value(gateway: Gateway, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["status", "--json", "-c", str(gateway.file)]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert told["servers"]["notes"]["state"] == "up"
+
+
+def test_without_a_gateway_it_cannot_tell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = tmp_path / "gateway.yaml"
+    config.write_text("admin: {port: 1}\n")
+    assert main(["status", "-c", str(config)]) == 2
+    assert "is it running?" in capsys.readouterr().err
+
+
+def test_a_refused_reload_and_pending_restarts_are_told() -> None:
+    stream = io.StringIO()
+    load = {
+        "ok": False,
+        "at": "2026-01-01T00:00:00+00:00",
+        "problems": ["gateway.yaml:3: bad"],
+        "needs_restart": ["listen.port"],
+    }
+    status.show(
+        {"endpoint": "u", "ready": False, "reasons": ["draining"], "config": {"last_load": load}},  # type: ignore[dict-item]  # reason: a literal of JSON.
+        Output(stream, terminal=True),
+    )
+    text = stream.getvalue()
+    assert "not ready: draining" in text
+    assert "gateway.yaml:3: bad" in text
+    assert "after a restart: listen.port" in text

@@ -1,0 +1,63 @@
+"""What counts as a changed server (G128)."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.downstream.fingerprint import Secret, fingerprint
+from tests.kit.transport import server
+
+KEY = b"k" * 32
+BASE: dict[str, object] = {"command": "npx", "args": ["-y", "x"], "env": {"TOKEN": "secret-1"}}
+
+
+def digest(**changes: object) -> str:
+    return fingerprint("a", server(**(BASE | changes)), KEY)
+
+
+def test_it_is_stable_and_hex() -> None:
+    assert digest() == digest()
+    assert len(bytes.fromhex(digest())) == 32
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"command": "uvx"},
+        {"args": ["-y", "y"]},
+        {"env": {"TOKEN": "secret-2"}},
+        {"cwd": "/srv"},
+        {"isolation": "shared"},
+        {"protocol": "legacy"},
+        {"timeouts": {"call": "5s"}},
+        {"idempotent": ["t"]},
+    ],
+)
+def test_what_a_connection_depends_on_changes_it(change: dict[str, object]) -> None:
+    assert digest(**change) != digest()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"namespace": "x"},
+        {"tools": {"include": ["a"]}},
+        {"pin": {"mode": "off"}},
+        {"text": "strip"},
+        {"required": True},
+    ],
+)
+def test_what_no_connection_reads_leaves_processes_alone(change: dict[str, object]) -> None:
+    assert digest(**change) == digest()
+
+
+def test_name_and_key_matter() -> None:
+    assert fingerprint("b", server(**BASE), KEY) != digest()
+    assert fingerprint("a", server(**BASE), b"other") != digest()
+
+
+def test_secrets_in_urls_and_headers_count() -> None:
+    one = server(url="https://a.example/mcp", headers={"Authorization": "Bearer 1"})
+    two = server(url="https://a.example/mcp", headers={"Authorization": "Bearer 2"})
+    assert fingerprint("a", one, KEY) != fingerprint("a", two, KEY)
+    assert isinstance(one.url, Secret)

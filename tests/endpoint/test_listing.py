@@ -1,0 +1,185 @@
+"""Lists: complete, in order, per principal, in pages with sealed cursors and honest cache hints (S75, S102, G134, G135)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from gateway.config.root import Naming
+from gateway.endpoint import listing
+from gateway.endpoint.listing import Reader
+from gateway.errors import RequestError
+from gateway.model.call import Caller
+from gateway.model.catalog import Kind, Listing
+from gateway.model.principal import ANONYMOUS, Principal
+from gateway.protocol import rawjson
+from gateway.protocol.rawjson import Members
+from gateway.protocol.versions import Era
+from gateway.state.sealing import Sealer
+from tests.kit.definitions import definition, tool
+from tests.kit.definitions import listing as listed
+from tests.kit.endpoint import NOTES, OFFERED, SEALER, FakeMoment, config, keyed, moment
+
+MODERN = Caller(Era.MODERN, "2026-07-28")
+LEGACY = Caller(Era.LEGACY, "2025-11-25")
+ALICE = Principal("key:alice", "key", "alice")
+
+
+def page(
+    now: FakeMoment, cursor: object = None, reader: Reader = Reader(ANONYMOUS, MODERN), method: str = "tools/list"
+) -> dict[str, Any]:
+    value: dict[str, Any] = json.loads(rawjson.encode(listing.page(now, SEALER, method, reader, cursor)))
+    return value
+
+
+def many(count: int = 5, size: int = 2) -> FakeMoment:
+    tools = tuple(tool(f"t{number}") for number in range(count))
+    return moment(config(naming=Naming(page_size=size)), {"notes": tools})
+
+
+def names(result: dict[str, Any]) -> list[str]:
+    return [item["name"] for item in result["tools"]]
+
+
+def test_pages_join_to_the_whole_list_in_its_order() -> None:
+    now, found, cursor = many(), [], None
+    for _ in range(3):
+        result = page(now, cursor)
+        found += names(result)
+        cursor = result.get("nextCursor")
+    assert found == [f"notes__t{number}" for number in range(5)]
+    assert cursor is None
+
+
+def test_a_list_that_fills_its_page_exactly_has_no_next_one() -> None:
+    assert "nextCursor" not in page(many(2, 2))
+
+
+def test_an_empty_list_is_a_list() -> None:
+    assert page(many(0))["tools"] == []
+
+
+def test_every_page_says_the_same_of_caching() -> None:
+    now = many()
+    first = page(now)
+    second = page(now, first["nextCursor"])
+    assert (first["ttlMs"], first["cacheScope"]) == (second["ttlMs"], second["cacheScope"]) == (60_000, "private")
+
+
+@pytest.mark.parametrize("cursor", ["", "x", 7, {}, True])
+def test_a_cursor_that_is_none_is_invalid(cursor: object) -> None:
+    with pytest.raises(RequestError) as caught:
+        page(many(), cursor)
+    assert caught.value.code == -32602
+
+
+def flipped(cursor: str) -> str:
+    return cursor[:-2] + ("A" if cursor[-2] != "A" else "B") + cursor[-1]
+
+
+def test_a_cursor_is_good_only_where_it_was_given_out() -> None:
+    now = many()
+    cursor = page(now)["nextCursor"]
+    later = many()
+    later.digest = "d2"
+    other_key = Sealer([b"o" * 32])
+    foreign = other_key.seal("cursor", b"2", b"")
+    for moment_, token, reader, method in (
+        (now, flipped(cursor), Reader(ANONYMOUS, MODERN), "tools/list"),
+        (now, foreign, Reader(ANONYMOUS, MODERN), "tools/list"),
+        (now, cursor, Reader(ALICE, MODERN), "tools/list"),
+        (now, cursor, Reader(ANONYMOUS, MODERN), "prompts/list"),
+        (now, cursor, Reader(ANONYMOUS, Caller(Era.MODERN, "v", view="w")), "tools/list"),
+        (later, cursor, Reader(ANONYMOUS, MODERN), "tools/list"),
+    ):
+        if reader.caller.view:
+            moment_.hides = lambda principal, target: False
+        with pytest.raises((RequestError, KeyError)):
+            page(moment_, token, reader, method)
+    assert names(page(now, cursor)) == ["notes__t2", "notes__t3"]
+
+
+def test_hidden_items_are_not_listed() -> None:
+    now = moment()
+    now.hides = lambda principal, target: target.name == "add"
+    assert names(page(now)) == ["notes__region"]
+
+
+def test_a_legacy_list_has_nothing_of_the_modern_era() -> None:
+    assert set(page(moment(), reader=Reader(ANONYMOUS, LEGACY))) == {"tools"}
+
+
+def test_a_modern_list_is_complete_and_names_the_gateway() -> None:
+    result = page(moment())
+    assert result["resultType"] == "complete"
+    assert result["_meta"]["io.modelcontextprotocol/serverInfo"]["name"] == "aiohttp-mcp-gateway"
+
+
+def test_definitions_are_the_catalogs_own_bytes() -> None:
+    odd = (
+        rawjson.encode({"name": "t", "inputSchema": {"type": "object"}})[:-1] + b',"n":1.50,"big":12345678901234567890}'
+    )
+    now = moment(lists={"notes": (NOTES[0].parse(Kind.TOOL, odd),)})
+    members: Members = listing.page(now, SEALER, "tools/list", Reader(ANONYMOUS, MODERN), None)
+    assert b'"n":1.50,"big":12345678901234567890' in rawjson.raw_bytes(members["tools"])
+
+
+def test_a_uri_is_shown_with_its_server_only_where_it_is_ambiguous() -> None:
+    now = moment(lists={"notes": NOTES, "other": (definition(Kind.RESOURCE, "note://one", size=1),)})
+    shown = [item["uri"] for item in page(now, method="resources/list")["resources"]]
+    assert shown == ["notes+note://one", "other+note://one"]
+    now.hides = lambda principal, target: target.server == "other"
+    assert [item["uri"] for item in page(now, method="resources/list")["resources"]] == ["note://one"]
+
+
+def test_a_legacy_client_gets_output_schemas_it_knows() -> None:
+    now = moment(lists={"notes": (tool("t", outputSchema={"type": "array"}),)})
+    assert page(now)["tools"][0]["outputSchema"] == {"type": "array"}
+    legacy = page(now, reader=Reader(ANONYMOUS, LEGACY))["tools"][0]["outputSchema"]
+    assert legacy == {"type": "object", "properties": {"result": {"type": "array"}}, "required": ["result"]}
+
+
+def server(ttl: int | None = None, public: bool = False, announces: bool = True) -> Listing:
+    offered = OFFERED if announces else {"tools": {}}
+    return listed("notes", tool("t"), ttl_ms=ttl, public=public, capabilities=offered)
+
+
+@pytest.mark.parametrize(
+    ("listings", "ttl"),
+    [
+        ([server(1000), server(2000)], 1000),
+        ([server(10**15)], 300_000),
+        ([server(-1)], 0),
+        ([server(None)], 60_000),
+        ([server(None, announces=False)], 0),
+        ([server(500_000), server(None)], 60_000),
+        ([], 0),
+    ],
+)
+def test_a_time_to_live_is_the_smallest_within_bounds(listings: list[Listing], ttl: int) -> None:
+    now = moment(lists={f"s{number}": found for number, found in enumerate(listings)} or {"x": ()})
+    if not listings:
+        now.catalog = type(now.catalog)()
+    assert listing.hints(now, [Kind.TOOL])["ttlMs"] == ttl
+
+
+@pytest.mark.parametrize(
+    ("settings", "listings", "scope"),
+    [
+        (config(), [server(public=True), server(public=True)], "public"),
+        (config(), [server(public=True), server()], "private"),
+        (keyed(), [server(public=True)], "private"),
+    ],
+)
+def test_only_an_anonymous_gateway_of_public_servers_is_public(
+    settings: Any, listings: list[Listing], scope: str
+) -> None:
+    now = moment(settings, {f"s{number}": found for number, found in enumerate(listings)})
+    assert listing.hints(now, Kind)["cacheScope"] == scope
+
+
+def test_a_server_without_a_feature_does_not_shorten_its_lists() -> None:
+    only_tools = listed("notes", tool("t"), capabilities={"tools": {"listChanged": True}})
+    assert listing.hints(moment(lists={"notes": only_tools}), [Kind.PROMPT])["ttlMs"] == 60_000

@@ -1,0 +1,62 @@
+"""Rules that match nothing and principals that see nothing are found before anybody wonders (G074, G075)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gateway.config.policies import Entry, Limit, Policy
+from gateway.config.root import Config, LoadedConfig, View
+from gateway.model.call import Target
+from gateway.model.catalog import Kind
+from gateway.model.principal import ANONYMOUS, Principal
+from gateway.policy.coverage import dead_rules, sees_nothing
+from gateway.policy.engine import Engine
+
+OFFERED = [
+    Target(Kind.TOOL, "wiki", "search"),
+    Target(Kind.TOOL, "wiki", "read_page"),
+    Target(Kind.PROMPT, "wiki", "summarise"),
+    Target(Kind.TEMPLATE, "files", "file:///docs/{path}"),
+]
+
+
+def engine(*policies: Policy, views: dict[str, View] | None = None) -> Engine:
+    config = Config(policies=list(policies), views=views or {})
+    return Engine.build(LoadedConfig(config=config, path=Path("x"), digest="00"))
+
+
+def test_rules_that_match_nothing_are_told_with_the_nearest_name() -> None:
+    rules = engine(
+        Policy(
+            name="p",
+            clients=["*"],
+            allow=["wiki/search", "wiki/serach", Entry(tools="prompt:wiki/summarize", when="view == ''"), "wiki/r*"],
+            deny=["*/delete_*"],
+            limits=[Limit(concurrency=1, tools=["wiki/search", "crm/*"])],
+        ),
+        views={"v": View(include=["any:wiki/*", "resource:wiki/**"])},
+    )
+    assert [(problem.path, problem.hint) for problem in dead_rules(rules, OFFERED, [])] == [
+        ("policies[p].allow[1]", "did you mean wiki/search?"),
+        ("policies[p].allow[2]", "did you mean wiki/summarise?"),
+        ("policies[p].deny[0]", ""),
+        ("policies[p].limits[0].tools[1]", ""),
+        ("views.v.include[1]", ""),
+    ]
+
+
+def test_a_rule_about_a_server_that_was_never_listed_is_not_judged() -> None:
+    rules = engine(Policy(name="p", clients=["*"], allow=["crm/x"], deny=["*/delete_*"]))
+    assert dead_rules(rules, OFFERED, ["crm"]) == []
+
+
+def test_a_rule_about_what_a_template_may_expand_to_is_alive() -> None:
+    rules = engine(Policy(name="p", clients=["*"], allow=["resource:files/file:///docs/public/*"]))
+    assert dead_rules(rules, OFFERED, []) == []
+
+
+def test_a_principal_that_sees_nothing_is_noticed() -> None:
+    rules = engine(Policy(name="p", clients=["ci-bot"], allow=["wiki/*"]))
+    assert not sees_nothing(rules, Principal("key:ci-bot", "key", "ci-bot"), OFFERED)
+    assert sees_nothing(rules, ANONYMOUS, OFFERED)
+    assert not sees_nothing(rules, ANONYMOUS, [])

@@ -1,0 +1,43 @@
+"""The status of servers, as people read it."""
+
+from __future__ import annotations
+
+from gateway import report
+from gateway.downstream.health import ServerStatus, State
+from gateway.model.catalog import HeldBack, Kind
+from tests.kit.configs import loaded
+from tests.kit.definitions import catalog_of, definition, tool
+
+STATUS = ServerStatus(
+    server="a",
+    kind="stdio",
+    state=State.FAILED,
+    since="2026-01-01T00:00:00.000Z",
+    last_error="command not found: x",
+    next_retry=3.6,
+)
+
+
+def test_every_server_is_told_with_counts_and_its_last_error() -> None:
+    """G129, G131."""
+    config = loaded({"servers": {"a": {"command": "x"}, "b": {"command": "y"}}}, off={"c": "env.KEY: KEY is not set"})
+    catalog = catalog_of({"a": [tool("t", description="x" * 400), definition(Kind.TEMPLATE, "x://{id}")]})
+    told = report.servers(config, {"a": STATUS}, catalog)
+    assert list(told) == ["a", "b", "c"]
+    first = told["a"]
+    assert isinstance(first, dict)
+    assert (first["state"], first["next_retry_s"], first["tools"], first["resources"]) == ("failed", 4, 1, 1)
+    assert first["last_error"] == "command not found: x"
+    assert isinstance(first["approx_tokens"], int)
+    assert 100 < first["approx_tokens"] < 200
+    assert told["b"] == {"state": "starting"}
+    assert told["c"] == {"state": "off", "last_error": "env.KEY: KEY is not set"}
+
+
+def test_names_that_others_wrote_are_escaped() -> None:
+    """S152."""
+    held = HeldBack("a", Kind.TOOL, "x\n\x1b[31m", "", "same name")
+    catalog = catalog_of({"a": [tool("t")]})
+    told = report.servers(loaded({"servers": {"a": {"command": "x"}}}), {"a": STATUS}, type(catalog)(held_back=(held,)))
+    assert "\x1b" not in str(told)
+    assert "\n" not in str(told)

@@ -1,0 +1,160 @@
+"""The runtime with real servers and a real audit log: snapshots, reloads, what outlives what."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from gateway.admin.operations import Act
+from gateway.audit.verify import verify
+from gateway.config.loader import load
+from gateway.errors import ConfigError
+from gateway.model.catalog import Kind
+from gateway.model.principal import ANONYMOUS
+from gateway.runtime import Runtime
+
+ACT = Act("test", "")
+NOTES = Path(__file__).parents[1] / "demo" / "notes.py"
+
+
+def notes(folder: Path, name: str) -> dict[str, object]:
+    return {"command": sys.executable, "args": [str(NOTES), "--dataset", name, "--file", str(folder / f"{name}.json")]}
+
+
+def write(folder: Path, **sections: object) -> Path:
+    path = folder / "gateway.yaml"
+    base: dict[str, object] = {"state": {"dir": "state"}, "audit": {"dir": "audit"}}
+    path.write_text(json.dumps(base | sections))
+    return path
+
+
+@asynccontextmanager
+async def running(path: Path) -> AsyncIterator[Runtime]:
+    runtime = Runtime(load(path, {}))
+    await runtime.start()
+    try:
+        yield runtime
+    finally:
+        await runtime.aclose()
+
+
+async def until(done: Callable[[], bool], what: str) -> None:
+    try:
+        async with asyncio.timeout(10):
+            while not done():
+                await asyncio.sleep(0.02)
+    except TimeoutError:
+        pytest.fail(f"never: {what}")
+
+
+def tools(runtime: Runtime) -> list[str]:
+    return [route.exposed for route in runtime.current().listed(Kind.TOOL, ANONYMOUS, None)]
+
+
+def records(folder: Path) -> list[dict[str, object]]:
+    lines = [line for file in sorted((folder / "audit").glob("*.jsonl")) for line in file.read_text().splitlines()]
+    return [json.loads(line) for line in lines]
+
+
+async def test_it_serves_before_any_server_answers(tmp_path: Path) -> None:
+    """S188."""
+    hanging = {"command": sys.executable, "args": ["-c", "import time; time.sleep(60)"]}
+    async with asyncio.timeout(5), running(write(tmp_path, servers={"slow": hanging})) as runtime:
+        assert tools(runtime) == []
+        assert runtime.audit.healthy
+
+
+async def test_a_servers_tools_appear_and_listeners_hear_of_it(tmp_path: Path) -> None:
+    """G118."""
+    heard: list[tuple[str, frozenset[Kind]]] = []
+    async with running(write(tmp_path, servers={"a": notes(tmp_path, "one")})) as runtime:
+        unsubscribe = runtime.changes(lambda server, kinds: heard.append((server, kinds)))
+        await until(lambda: "a__whoami" in tools(runtime), "tools of a")
+        await until(lambda: bool(heard), "a change")
+        unsubscribe()
+    assert heard[0][0] == "a"
+    assert verify(tmp_path / "audit").ok
+    events = [record["event"] for record in records(tmp_path)]
+    assert events[:2] == ["audit.segment", "gateway.started"]
+    assert "downstream.started" in events
+    assert events[-1] == "gateway.stopped"
+
+
+async def test_the_last_complete_lists_are_there_at_once_after_a_restart(tmp_path: Path) -> None:
+    """G132: and only for a server that is configured as it was."""
+    path = write(tmp_path, servers={"a": notes(tmp_path, "one")})
+    async with running(path) as runtime:
+        await until(lambda: bool(tools(runtime)), "tools")
+        before = tools(runtime)
+    assert tools(Runtime(load(path, {}))) == before
+    path = write(tmp_path, servers={"a": notes(tmp_path, "other")})
+    assert tools(Runtime(load(path, {}))) == []
+
+
+async def test_a_reload_changes_policy_at_once_and_keeps_unchanged_processes(tmp_path: Path) -> None:
+    """S61, S183, G036, G128."""
+    servers = {"a": notes(tmp_path, "one")}
+    path = write(tmp_path, servers=servers)
+    async with running(path) as runtime:
+        await until(lambda: "a__whoami" in tools(runtime), "tools of a")
+        instance = runtime.pool.status()["a"]
+        policy = {"name": "p", "clients": ["anonymous"], "allow": ["a/whoami"]}
+        write(tmp_path, servers=servers | {"b": notes(tmp_path, "two")}, policies=[policy])
+        result = await runtime.reload(ACT)
+        assert result["ok"] is True
+        assert tools(runtime) == ["a__whoami"]
+        assert runtime.pool.status()["a"].since == instance.since
+        await until(lambda: runtime.pool.status()["b"].state == "up", "b")
+    kept = [record for record in records(tmp_path) if record["event"] == "downstream.started"]
+    assert [record["server"] for record in kept] == ["a", "b"]
+
+
+async def test_a_bad_reload_changes_nothing_and_is_seen(tmp_path: Path) -> None:
+    """S182."""
+    path = write(tmp_path, servers={"a": notes(tmp_path, "one")})
+    async with running(path) as runtime:
+        await until(lambda: bool(tools(runtime)), "tools")
+        before = runtime.current()
+        for broken in ("{", json.dumps({"servers": {"a": {"comand": "x"}}}), json.dumps({"policies": ["none/*.yaml"]})):
+            path.write_text(broken)
+            with pytest.raises(ConfigError):
+                await runtime.reload(ACT)
+            assert runtime.current() is before
+        assert runtime.reload_result["ok"] is False
+        assert "mcp_gateway_config_reload_success 0.0" in runtime.metrics.render("")[0].decode()
+    assert [record["event"] for record in records(tmp_path)].count("config.reload_failed") == 3
+
+
+async def test_settings_that_need_a_restart_are_named_and_stay(tmp_path: Path) -> None:
+    """S184."""
+    path = write(tmp_path)
+    async with running(path) as runtime:
+        write(tmp_path, listen={"port": 1234})
+        result = await runtime.reload(ACT)
+        assert result["needs_restart"] == ["listen.port"]
+        assert runtime.current().config.listen.port == 8080
+        assert path.exists()
+
+
+async def test_a_removed_server_takes_its_tools_along(tmp_path: Path) -> None:
+    path = write(tmp_path, servers={"a": notes(tmp_path, "one")})
+    async with running(path) as runtime:
+        await until(lambda: bool(tools(runtime)), "tools")
+        write(tmp_path, servers={})
+        await runtime.reload(ACT)
+        assert tools(runtime) == []
+        assert runtime.pool.status() == {}
+
+
+async def test_a_second_gateway_cannot_write_the_same_log(tmp_path: Path) -> None:
+    """S171."""
+    path = write(tmp_path)
+    async with running(path):
+        with pytest.raises(ConfigError, match="another process"):
+            await Runtime(load(path, {})).start()
