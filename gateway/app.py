@@ -27,7 +27,7 @@ from gateway.operations import Operator
 from gateway.runtime import Runtime
 from gateway.state.files import write_atomic
 from gateway.tasks import TaskSet
-from gateway.telemetry.logs import get_logger
+from gateway.telemetry.logs import frames_of, get_logger
 
 _log = get_logger("app")
 
@@ -94,7 +94,7 @@ async def serve(loaded: LoadedConfig, announce: Announce) -> None:
 
 async def _drain(endpoint: Endpoint, signals: Signals) -> None:
     """Let calls finish; a second signal ends the wait."""
-    tasks = TaskSet(lambda name, error: _log.error("task_crashed", task=name, error=repr(error)))
+    tasks = TaskSet(_crashed)
     drained = tasks.start(endpoint.drain(), "drain")
     now = tasks.start(_wait(signals.now), "second signal")
     await asyncio.wait((drained, now), return_when=asyncio.FIRST_COMPLETED)
@@ -111,7 +111,7 @@ class Signals:
     def __init__(self) -> None:
         self.stop = asyncio.Event()
         self.now = asyncio.Event()
-        self._tasks = TaskSet(lambda name, error: _log.error("task_crashed", task=name, error=repr(error)))
+        self._tasks = TaskSet(_crashed)
 
     @asynccontextmanager
     async def installed(self, runtime: Runtime) -> AsyncIterator[None]:
@@ -143,6 +143,10 @@ async def _reloaded(runtime: Runtime) -> None:
         _log.error("config_refused", problems=[str(problem) for problem in error.problems])
     else:
         _log.info("config_reloaded", needs_restart=result.get("needs_restart", []))
+
+
+def _crashed(name: str, error: BaseException) -> None:
+    _log.error("task_crashed", task=name, error=type(error).__name__, frames=frames_of(error))
 
 
 @asynccontextmanager

@@ -32,6 +32,7 @@ from gateway.downstream.guardian import Guardian
 from gateway.downstream.hooks import Hooks
 from gateway.downstream.pool import Pool, PoolOptions
 from gateway.errors import AuditUnavailable, ConfigError
+from gateway.judgement import CATALOG, FINGERPRINT_KEY, KEY_BYTES
 from gateway.model.call import Call
 from gateway.model.catalog import Kind, Listing
 from gateway.pipeline.account import Account, least_revealing
@@ -44,7 +45,7 @@ from gateway.state.files import read_or_create_key, secure_directory
 from gateway.state.memory import MemoryStore
 from gateway.state.sealing import Sealer
 from gateway.tasks import TaskSet
-from gateway.telemetry.logs import get_logger
+from gateway.telemetry.logs import frames_of, get_logger
 from gateway.telemetry.loop import watch_loop
 from gateway.telemetry.metrics import Metrics
 from gateway.wiring import AuditMeters, ServerMeters
@@ -53,7 +54,6 @@ _log = get_logger("runtime")
 
 ChangeListener = Callable[[str, frozenset[Kind]], None]
 _ALL: Final = frozenset(Kind)
-_KEY_BYTES: Final = 32
 
 
 class Runtime:
@@ -75,7 +75,7 @@ class Runtime:
         self.budget = RequestBudget(self._store, config.limits.requests)
         self._in_flight = InFlight(config.limits.in_flight)
         self._limiter = Limiter(self._store)
-        self._pin_key = read_or_create_key(state / "fingerprint.key", _KEY_BYTES)
+        self._pin_key = read_or_create_key(state / FINGERPRINT_KEY, KEY_BYTES)
         self._audit_key = load_key(state)
         self.audit = AuditLog(
             AuditOptions.from_config(config.audit, {"config_sha256": loaded.digest}, AuditMeters(self.metrics))
@@ -92,7 +92,7 @@ class Runtime:
                 meters=ServerMeters(self.metrics),
             )
         )
-        self._keep = Keep(state / "catalog")
+        self._keep = Keep(state / CATALOG)
         self._refresher = Refresher(self.pool, self._publish, config.naming.list_ttl, self._tasks)
         self._listings: dict[tuple[str, str], Listing] = {}
         self._up: set[str] = set()
@@ -213,6 +213,8 @@ class Runtime:
         self.metrics.known_servers(config.servers)
         self.metrics.known_clients(config.clients)
         self.metrics.known_tools(route.exposed for route in self._snapshot.catalog.by_kind.get(Kind.TOOL, ()))
+        self.budget.change(config.limits.requests)
+        self._in_flight.change(config.limits.in_flight)
         self._refresher.apply(config.servers)
         self.pool.apply(config.servers)
 
@@ -223,7 +225,10 @@ class Runtime:
             ConfigError: a policy or a key cannot be used.
         """
         config = loaded.config
-        engine = Engine.build(loaded)
+        try:
+            engine = Engine.build(loaded)
+        except ConfigError as error:
+            raise ConfigError([loaded.locate(problem) for problem in error.problems]) from None
         account = Account(
             self.audit,
             self._audit_key,
@@ -298,12 +303,12 @@ class Runtime:
             _log.error("audit_event_lost", event_name=str(entry.get("event")))
 
     def _crashed(self, task: str, error: BaseException) -> None:
-        _log.error("task_crashed", task=task, error=repr(error))
+        _log.error("task_crashed", task=task, error=type(error).__name__, frames=frames_of(error))
 
 
 def _sealing_keys(loaded: LoadedConfig, state: Path) -> list[bytes]:
     configured = [key.get_secret_value().encode() for key in loaded.config.state.sealing_keys]
-    return configured or [read_or_create_key(state / "sealing.key", _KEY_BYTES)]
+    return configured or [read_or_create_key(state / "sealing.key", KEY_BYTES)]
 
 
 def _with_running_sections(running: LoadedConfig, wanted: LoadedConfig) -> LoadedConfig:

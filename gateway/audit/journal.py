@@ -151,7 +151,7 @@ class Journal:
         self._lock.hold()
         if self._stillborn is not None:
             self._stillborn.unlink(missing_ok=True)
-            self._stillborn = None
+        self._stillborn = None
         removed = 0
         if self._leftover is not None:
             removed = cut(self._leftover.path, self._leftover.identity, self._leftover.size)
@@ -193,10 +193,17 @@ class Journal:
         except OSError:
             segment.close()
             self._revert()
-            self._stillborn = segment.path
+            self._discard(segment.path)
             raise
         self._segment, self._number = segment, number
         self._confirm()
+
+    def _discard(self, path: Path) -> None:
+        """Remove a file that never became a segment, now or before the next one is begun."""
+        try:
+            path.unlink(missing_ok=True)
+        except OSError:
+            self._stillborn = path
 
     def _segment_head(self, number: int, reason: str, removed: int) -> list[Object]:
         parts = self._calls.parts()

@@ -84,11 +84,12 @@ class _Load:
         expansion = self._expansion(adopted, base)
         tree = expansion.expand(adopted.root)
         assert isinstance(tree, dict)
-        failed = missing | self._failures(expansion, tree, findings) | {("servers", name) for name in adopted.off}
+        failed = self._failures(expansion, tree, findings)
         for loc, text in expansion.notes:
             findings.note(loc, text)
+        findings.settled = frozenset(missing | failed | {("servers", name) for name in adopted.off})
         make_absolute(tree, base)
-        config = self._validate(tree, expansion, failed, findings)
+        config = self._validate(tree, expansion, findings)
         for loc, text in judge_availability(tree, findings):
             if len(loc) > 1 and loc[0] == "servers" and loc[1] in adopted.taken:
                 self.off.setdefault(str(loc[1]), text)
@@ -144,7 +145,7 @@ class _Load:
                 findings.problem(loc, failure.text, "the server is required" + _and(failure))
         return {failure.loc for failure in expansion.failures}
 
-    def _validate(self, tree: Values, expansion: Expansion, failed: set[Loc], findings: Findings) -> Config | None:
+    def _validate(self, tree: Values, expansion: Expansion, findings: Findings) -> Config | None:
         """Validate everything, then judge the parts that are valid, so that one report has all problems."""
         translation = Translation(tree, findings.places, lambda loc: loc not in expansion.referring)
         broken: set[Loc] = set()
@@ -154,7 +155,7 @@ class _Load:
         except ValidationError as error:
             for loc, problem in translation.problems(error):
                 broken.add(_unit(loc))
-                if not any(loc[: len(place)] == place for place in failed):
+                if not findings.is_settled(loc):
                     findings.problems.append(problem)
         for name in self.off:
             broken.add(("servers", name))
@@ -169,7 +170,6 @@ class _Load:
             servers=_names(tree, "servers"),
             clients=_names(tree, "clients"),
             tree=tree,
-            failed=frozenset(failed),
             emptied=frozenset(expansion.emptied),
             referring=frozenset(expansion.referring),
         )

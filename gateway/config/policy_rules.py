@@ -49,7 +49,7 @@ def judge_policies(subject: Subject, findings: Findings) -> None:
 
 def _texts(subject: Subject, pattern: Loc) -> list[tuple[Loc, str]]:
     found = find(subject.tree, ("policies", "*", *pattern))
-    return [(loc, value) for loc, value in found if isinstance(value, str) and loc not in subject.failed]
+    return [(loc, value) for loc, value in found if isinstance(value, str)]
 
 
 def _selector(subject: Subject, selector: str, loc: Loc, findings: Findings) -> None:

@@ -178,7 +178,7 @@ def failure(error: aiohttp.ClientError, sent: bool) -> DownstreamError:
         case aiohttp.ClientConnectorDNSError():
             return _unusable("its name cannot be resolved")
         case aiohttp.ClientConnectorError(os_error=Refused() as refusal):
-            return _unusable(str(refusal))
+            return _unusable(refusal.strerror or "refused")
         case aiohttp.ClientConnectorError():
             return _unusable("no connection: refused or unreachable")
         case aiohttp.ClientResponseError():

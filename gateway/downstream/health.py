@@ -116,9 +116,13 @@ class Circuit:
         """Tell whether calls are refused."""
         return self.failures >= THRESHOLD
 
+    def reset(self) -> None:
+        """Forget the failures: what failed has been replaced."""
+        self.failures, self.cause = 0, ""
+
     @contextmanager
-    def call(self) -> Iterator[None]:
-        """Run one call under the circuit.
+    def call(self, counts: Callable[[], bool] = lambda: True) -> Iterator[None]:
+        """Run one call under the circuit; ``counts`` tells afterwards whether a failure is one of its own.
 
         Raises:
             DownstreamError: ``unavailable``, with the cause and the time of the next try; or the call's own.
@@ -127,11 +131,11 @@ class Circuit:
         try:
             yield
         except DownstreamError as error:
-            if error.reason in _COUNTED:
+            if error.reason in _COUNTED and counts():
                 self._failed(error.message)
             raise
         else:
-            self.failures, self.cause = 0, ""
+            self.reset()
         finally:
             if probing:
                 self._probing = False

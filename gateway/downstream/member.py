@@ -179,7 +179,8 @@ class Member:
 
     async def _attempt(self, slot: Slot, connection: Connection, call: Call, exchange: Exchange) -> Outcome:
         try:
-            with slot.circuit.call():
+            # The end of a connection fails many calls at once; it is counted once, as an end.
+            with slot.circuit.call(lambda: connection.is_up):
                 outcome = await connection.call(call, exchange)
         except DownstreamError as error:
             self._facts.last_error = error.message

@@ -6,6 +6,7 @@ for literals. The socket factory of aiohttp's connector sees every dial, so the 
 
 from __future__ import annotations
 
+import errno
 import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -75,7 +76,7 @@ class Dialing:
 
 
 class Refused(OSError):
-    """A dial that the rules forbid; the text holds no address."""
+    """A dial that the rules forbid; ``strerror`` says why and holds no address."""
 
 
 def networks(texts: Sequence[str]) -> tuple[Network, ...]:
@@ -124,11 +125,12 @@ def _embedded(address: Address) -> list[IPv4Address]:
     found: list[IPv4Address] = []
     if address in _COMPATIBLE and number > 1:
         found.append(IPv4Address(number & 0xFFFFFFFF))
-    if any(address in network for network in _NAT64):
+    if address in _NAT64[0]:
         found.append(IPv4Address(number & 0xFFFFFFFF))
     if address in _NAT64[1]:
-        # RFC 6052 §2.2, prefix length 48: 16 bits, the zero octet, 16 bits.
-        found.append(IPv4Address((number >> 64 & 0xFFFF) << 16 | number >> 40 & 0xFFFF))
+        # Prefix lengths 96 and 48 (RFC 6052 §2.2: 16 bits, the zero octet, 16 bits); the one not in use reads as zero.
+        forms = (number & 0xFFFFFFFF, (number >> 64 & 0xFFFF) << 16 | number >> 40 & 0xFFFF)
+        found += [IPv4Address(form) for form in forms if form]
     if address.sixtofour is not None:
         found.append(address.sixtofour)
     if address.teredo is not None:
@@ -163,7 +165,7 @@ def factory(dialing: Dialing) -> Callable[[AddrInfo], socket.socket]:
         if why is None and dialing.loopback_only and not is_loopback(address):
             why = "not loopback, which tls.insecure is for"
         if why is not None:
-            raise Refused(f"its address must not be dialed: {why}")
+            raise Refused(errno.EACCES, f"its address must not be dialed: {why}")
         return socket.socket(family, kind, protocol)
 
     return make

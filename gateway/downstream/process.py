@@ -15,6 +15,7 @@ import signal
 import socket
 import subprocess
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from gateway.downstream import cgroup
@@ -32,7 +33,7 @@ KILL_WAIT = 1.0
 LAUNCH_TIMEOUT = 10.0
 SETTLE = 0.1
 """Seconds to read the last output after an exit, and to await the exit that explains a closed pipe."""
-POLL = 0.02
+POLL = 0.05
 MAX_UNSENT = 64 * 1024
 """Bytes waiting for the process to read before ``room`` makes writers wait."""
 
@@ -213,13 +214,7 @@ class Process:
         with contextlib.suppress(OSError):
             while os.waitpid(-self.pid, os.WNOHANG)[0]:
                 pass
-        try:
-            os.killpg(self.pid, 0)
-        except ProcessLookupError:
-            return False
-        except PermissionError:
-            return True
-        return True
+        return inhabited(self.pid)
 
     def _signal(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -282,6 +277,28 @@ class _Output(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._process.closed("errors" if self._is_stderr else "output")
+
+
+def inhabited(group: int) -> bool:
+    """Tell whether a process group has a member that runs; the dead that process 1 never reaps do not count."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    proc = Path("/proc")
+    if not (proc / "self" / "stat").exists():
+        return True
+    for entry in proc.iterdir():
+        if entry.name.isdigit():
+            try:
+                state, _, pgrp = (entry / "stat").read_bytes().rpartition(b")")[2].split()[:3]
+            except (OSError, ValueError):
+                continue
+            if int(pgrp) == group and state != b"Z":
+                return True
+    return False
 
 
 def describe(code: int) -> str:

@@ -110,6 +110,7 @@ class Slot:
             self._opening = None
             self._starts.released()
         self._starts.succeeded()
+        self.circuit.reset()
         self._connection = connection
         self._tasks.start(self._await_end(connection), f"watch {self._starts.server}")
         self._watch.opened(self, connection)

@@ -17,6 +17,8 @@ LINE_SHOWN: Final = 200
 """Characters of a line that a log line or an error may show."""
 LINES_PER_SECOND: Final = 20
 
+_LONGEST_ESCAPE: Final = 10
+
 _log = get_logger("stderr")
 
 
@@ -48,7 +50,7 @@ class Stderr:
     def text(self) -> str:
         """All that is kept, line ends as they are, everything else that cannot be seen escaped."""
         lines = self._ring.decode("utf-8", "replace").replace("\r\n", "\n").split("\n")
-        return "\n".join(printable(line, KEPT) for line in lines)
+        return "\n".join(printable(line, len(line) * _LONGEST_ESCAPE) for line in lines)
 
     def last_line(self) -> str:
         """The last line that is not blank, escaped and cut; empty where there was none."""

@@ -174,7 +174,9 @@ class StdioTransport:
             ) from None
 
     def _cancel(self, request: Request, identifier: Id, waiting: _Waiting) -> None:
-        if waiting.sent and request.cancel is not None and not waiting.answer.done():
+        # Cancelling the waiting coroutine has cancelled the future; done otherwise means answered.
+        answered = waiting.answer.done() and not waiting.answer.cancelled()
+        if waiting.sent and request.cancel is not None and not answered:
             method, params = request.cancel(identifier)
             self._write_aside(jsonrpc.encode_notification(method, params))
 

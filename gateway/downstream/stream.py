@@ -7,6 +7,7 @@ else is refused unread, so no answer can be larger than what travelled (S123, S1
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Final
 
 import aiohttp
@@ -47,13 +48,16 @@ async def read_body(response: aiohttp.ClientResponse, limit: int) -> bytes:
 
 
 class EventStream:
-    """The events of one response. ``limit`` bounds the bytes of each."""
+    """The events of one response. ``limit`` bounds the bytes of each; ``clock`` counts seconds."""
 
-    def __init__(self, response: aiohttp.ClientResponse, limit: int) -> None:
+    def __init__(
+        self, response: aiohttp.ClientResponse, limit: int, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         check_coding(response)
         self._content = response.content
         self._limit = limit
         self._parser = sse.Parser(limit)
+        self._clock = clock
         self._second = 0
         self._count = 0
 
@@ -85,7 +89,7 @@ class EventStream:
         return [event.data for event in events if event.name == "message" and event.data]
 
     def _pace(self, count: int) -> None:
-        second = int(time.monotonic())
+        second = int(self._clock())
         self._count = count + (self._count if second == self._second else 0)
         self._second = second
         if self._count > EVENTS_PER_SECOND:

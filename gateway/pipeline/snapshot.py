@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
+from typing import Final, TypeAlias
 
 from gateway.auth.authenticate import Authenticator
 from gateway.config.root import Config, LoadedConfig
@@ -17,6 +20,36 @@ from gateway.pipeline import resources
 from gateway.pipeline.interceptor import Chain
 from gateway.pipeline.resources import Resolved
 from gateway.policy.engine import Engine
+
+_Key: TypeAlias = tuple[Kind, str, frozenset[str], frozenset[str], str | None]
+_LIST_SECONDS: Final = 1.0
+_MAX_LISTS: Final = 4096
+
+
+class Lists:
+    """Lists worked out a moment ago: with many policies each costs more than all the rest of a list request.
+
+    Kept for a second, since conditions may ask for the time of day, and never asked when a call is decided.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._kept: dict[_Key, tuple[float, tuple[Route, ...]]] = {}
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def get(self, key: _Key, make: Callable[[], tuple[Route, ...]]) -> tuple[Route, ...]:
+        """Return the kept list, or make and keep it."""
+        now = self._clock()
+        kept = self._kept.get(key)
+        if kept is not None and now - kept[0] < _LIST_SECONDS:
+            return kept[1]
+        if len(self._kept) >= _MAX_LISTS:
+            self._kept.clear()
+        made = make()
+        self._kept[key] = (now, made)
+        return made
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +65,7 @@ class Snapshot:
     authenticator: Authenticator
     chain: Chain
     digest: str = ""
+    lists: Lists = field(default_factory=Lists, compare=False)
 
     @property
     def config(self) -> Config:
@@ -43,8 +77,11 @@ class Snapshot:
 
     def listed(self, kind: Kind, principal: Principal, view: str | None) -> tuple[Route, ...]:
         """Return what a principal's list of one kind holds, in catalog order."""
-        return tuple(
-            route for route in self.catalog.by_kind.get(kind, ()) if self.sees(principal, view, target_of(route))
+        return self.lists.get(
+            (kind, principal.id, principal.groups, principal.scopes, view),
+            lambda: tuple(
+                route for route in self.catalog.by_kind.get(kind, ()) if self.sees(principal, view, target_of(route))
+            ),
         )
 
     def resolve(self, kind: Kind, exposed: str, principal: Principal, view: str | None) -> Route | None:

@@ -16,7 +16,6 @@ from typing import Final, Literal, TypeAlias, assert_never
 from gateway.config.types import Rate
 from gateway.model.call import Target
 from gateway.model.principal import Principal
-from gateway.protocol import rawjson
 from gateway.state.gcra import Allowance
 from gateway.state.store import Charge, Store
 
@@ -134,7 +133,7 @@ class RequestBudget:
 
     async def charge(self, principal_id: str) -> int | None:
         """Count a request; return the milliseconds to wait if it is one too many, else None."""
-        key = _key("requests", [principal_id, self._allowance.count, self._allowance.seconds])
+        key = _key("requests", principal_id, str(self._allowance.count), str(self._allowance.seconds))
         result = await self._store.charge([Charge(key, self._allowance)], self._clock())
         return result.retry_after_ms or None
 
@@ -177,32 +176,35 @@ def _count_down(counts: dict[str, int], key: str) -> None:
 def _keys(limit: AppliedLimit, facts: LimitFacts) -> Iterator[str]:
     """Yield the counts a limit is about for this call: one, or one for each of the caller's groups."""
     # What the limit is belongs to its name: after a reload a changed one begins anew, an unchanged one goes on.
-    identity = [limit.policy, limit.index, limit.text, list(limit.per)]
+    identity = (limit.policy, str(limit.index), limit.text, ",".join(limit.per))
     for values in product(*(_values(level, limit, facts) for level in limit.per)):
-        yield _key("limit", [*identity, list(values)])
+        yield _key("limit", *identity, *(part for value in values for part in value))
 
 
-def _values(level: Level, limit: AppliedLimit, facts: LimitFacts) -> Sequence[object]:
+def _values(level: Level, limit: AppliedLimit, facts: LimitFacts) -> Sequence[tuple[str, ...]]:
     match level:
         case "principal":
-            return [facts.principal.id]
+            return [(facts.principal.id,)]
         case "tool":
             return [(facts.target.kind.value, facts.target.server, facts.target.name)]
         case "server":
-            return [facts.target.server]
+            return [(facts.target.server,)]
         case "view":
-            return [facts.view or ""]
+            return [(facts.view or "",)]
         case "group":
             mine = facts.principal.groups & limit.groups or facts.principal.groups
             # Callers without any group share one count.
-            return sorted(mine) or [""]
+            return [(group,) for group in sorted(mine)] or [("",)]
         case _:
             assert_never(level)
 
 
-_DIGEST_LENGTH: Final = 32
+_LONGEST_KEY: Final = 256
 
 
-def _key(use: str, parts: list[object]) -> str:
-    """Return a key of bounded length that different parts cannot share."""
-    return f"{use}:{hashlib.sha256(rawjson.canonical(parts)).hexdigest()[:_DIGEST_LENGTH]}"
+def _key(use: str, *parts: str) -> str:
+    """Return a key of bounded length that different parts cannot share, as each is written with its length."""
+    key = f"{use}:" + "".join(f"{len(part)}:{part}" for part in parts)
+    if len(key) <= _LONGEST_KEY:
+        return key
+    return f"{use}:{hashlib.sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()}"

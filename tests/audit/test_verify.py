@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import random
-import shutil
 from pathlib import Path
 
 import pytest
 
+from gateway.audit.chain import ChainError, Head, check
 from gateway.audit.verify import CannotTell, Verdict, verify
 from tests.kit.audit import journal, read_log, write_log
 
@@ -40,30 +40,47 @@ def test_a_log_as_it_was_written_is_good(tmp_path: Path) -> None:
     assert verdict.head.hash == records[-1]["hash"]
 
 
-def test_every_flipped_byte_of_a_file_is_found(tmp_path: Path) -> None:
-    """S165: a 200-record file, every position."""
-    write_log(tmp_path / "log", 199)
-    segment = tmp_path / "log" / "00000001.jsonl"
-    data = bytearray(segment.read_bytes())
+def test_every_flipped_byte_of_a_line_is_found(tmp_path: Path) -> None:
+    """S165: a 200-record file, every position, as the check of one line sees it."""
+    write_log(tmp_path, 199)
+    lines = lines_of(tmp_path / "00000001.jsonl")
     dice = random.Random(1)
+    head: Head | None = None
+    tried = 0
+    for line in lines:
+        body = line[:-1]
+        for position, value in enumerate(body):
+            other = bytes([value ^ dice.randrange(1, 256)])
+            tried += 1
+            with pytest.raises(ChainError):
+                check(body[:position] + other + body[position + 1 :], head)
+        _, head = check(body, head)
+
+    assert tried == sum(map(len, lines)) - 200
+
+
+def test_a_flipped_byte_of_a_file_is_named_by_its_line(tmp_path: Path) -> None:
+    """S165: positions all over a 200-record file, every line end, and every line cut in two."""
+    write_log(tmp_path, 199)
+    segment = tmp_path / "00000001.jsonl"
+    data = segment.read_bytes()
+    dice = random.Random(1)
+    flips = [(position, data[position] ^ dice.randrange(1, 256)) for position in range(0, len(data), 41)]
+    flips += [(position, dice.choice(b"\0\t x}")) for position, value in enumerate(data) if value == 10]
+    flips += [(position, 10) for position in range(7, len(data), 311) if data[position] != 10]
     descriptor = os.open(segment, os.O_WRONLY)
-    undetected: list[tuple[int, int]] = []
-    starts = [0]
-    for line in lines_of(segment):
-        starts.append(starts[-1] + len(line))
-    number = 1
-    for position, value in enumerate(data):
-        number += position >= starts[number]
-        other = value ^ dice.randrange(1, 256)
+    missed: list[int] = []
+    for position, other in flips:
         os.pwrite(descriptor, bytes([other]), position)
-        verdict = verify(tmp_path / "log")
-        os.pwrite(descriptor, bytes([value]), position)
-        if verdict.fault is None or verdict.fault.line != number:
-            undetected.append((position, other))
+        verdict = verify(tmp_path)
+        os.pwrite(descriptor, data[position : position + 1], position)
+        if verdict.fault is None or verdict.fault.line != data.count(b"\n", 0, position) + 1:
+            missed.append(position)
     os.close(descriptor)
 
-    assert verify(tmp_path / "log").records == 200
-    assert undetected == []
+    assert len(flips) > 1500
+    assert missed == []
+    assert verify(tmp_path).records == 200
 
 
 @pytest.mark.parametrize("other", [0, 9, 13, 32, 34, 44, 92, 123, 125, 255])
@@ -234,7 +251,6 @@ def test_where_there_is_nothing_to_check_nothing_can_be_told(tmp_path: Path) -> 
 
 def test_a_file_that_cannot_be_read_leaves_it_open(tmp_path: Path) -> None:
     write_log(tmp_path, 2)
-    shutil.copy(tmp_path / "00000001.jsonl", tmp_path / "spare")
     (tmp_path / "00000002.jsonl").mkdir()
 
     with pytest.raises(CannotTell, match="cannot be read"):

@@ -16,7 +16,7 @@ from gateway.downstream.dialect import (
 )
 from gateway.errors import Reason
 from gateway.model.catalog import Kind
-from gateway.protocol.rawjson import JsonError, Raw, raw_bytes
+from gateway.protocol.rawjson import JsonError, Object, Raw, raw_bytes
 from gateway.protocol.versions import Era
 from tests.kit.transport import FakeTransport, bare, members, peer
 
@@ -65,9 +65,9 @@ def test_hello_reads_capabilities_and_flags() -> None:
     [("2025-11-25", {"completions": {}}, True), ("2025-11-25", {}, False), ("2024-11-05", {}, True)],
 )
 def test_completion_is_asked_for_where_it_is_declared_or_could_not_be(
-    version: str, capability: dict[str, dict[str, bool]], completes: bool
+    version: str, capability: Object, completes: bool
 ) -> None:
-    assert Hello(Era.LEGACY, version, {}, dict(capability)).completes is completes
+    assert Hello(Era.LEGACY, version, {}, capability).completes is completes
 
 
 def test_members_of_the_wrong_type_read_as_missing() -> None:

@@ -145,3 +145,15 @@ def test_facts_tell_since_when() -> None:
 
 def test_times_are_utc_with_milliseconds() -> None:
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", utc_now())
+
+
+def test_a_failure_that_is_told_otherwise_does_not_count_and_a_replacement_forgets() -> None:
+    circuit = Circuit("a", Clock())
+    for _ in range(THRESHOLD):
+        with pytest.raises(DownstreamError), circuit.call(lambda: False):
+            raise DownstreamError(Reason.UNAVAILABLE, "ended")
+    assert circuit.failures == 0
+    circuit = opened(Clock())
+    circuit.reset()
+    with circuit.call():
+        assert not circuit.is_open

@@ -41,7 +41,7 @@ ELICIT: Object = {"method": "elicitation/create", "params": {"message": "?"}}
 
 def modern(script: Script, kind: str = "stdio", hello: Hello = HELLO, **config: object) -> tuple[Modern, FakeTransport]:
     transport = FakeHttp(script) if kind == "http" else FakeTransport(script)
-    return Modern(peer(transport, **config), hello), transport
+    return Modern(peer(transport, None, **config), hello), transport
 
 
 async def test_a_result_comes_back_whole_with_its_type() -> None:

@@ -1,4 +1,4 @@
-"""From request to call: names looked up whole, known members only, one answer for unknown and hidden (S27, S60, G092)."""
+"""From request to call: names looked up whole, known members only, hidden like unknown (S27, S60, G092)."""
 
 from __future__ import annotations
 
@@ -119,11 +119,12 @@ def test_hidden_and_unknown_names_have_the_same_answer() -> None:
     """S60."""
     hidden = moment()
     hidden.hides = lambda principal, target: target.name in ("add", "greet") or target.name.startswith("note://")
-    for method, params in (
+    asked: list[tuple[str, Object]] = [
         ("tools/call", {"name": "notes__add"}),
         ("prompts/get", {"name": "notes__greet"}),
         ("resources/read", {"uri": "note://one"}),
-    ):
+    ]
+    for method, params in asked:
         plain = moment(lists={"notes": ()})
         for era in Era:
             here, there = failed(method, params, hidden, era), failed(method, params, plain, era)

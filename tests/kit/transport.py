@@ -136,7 +136,8 @@ class FakeTransport:
         self._pending.add(end)
         handler = loop.create_task(self._handle(sent))
         try:
-            await asyncio.wait({handler, end}, return_when=asyncio.FIRST_COMPLETED)
+            both: set[asyncio.Future[object]] = {handler, end}  # type: ignore[arg-type]  # reason: only waited for.
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
             if handler.done():
                 return handler.result()
             raise DownstreamError(Reason.UNAVAILABLE, "the process ended", may_have_run=True)

@@ -40,6 +40,7 @@ async def _answers_again(client: HttpClient, tool: str) -> None:
 
 @pytest.mark.parametrize("era", ["modern", "legacy"])
 async def test_a_killed_server_ends_its_calls_at_once_and_the_next_call_works(tmp_path: Path, era: str) -> None:
+    """S114, G011: nobody waits for the answer of a process that is gone."""
     config = {"servers": {"scripted": scripted("--era", era), "notes": notes(tmp_path, "notes").config}}
     with serving(tmp_path / "gateway", config) as gateway:
         gateway.await_servers("scripted", "notes")
@@ -61,7 +62,7 @@ async def test_a_killed_server_ends_its_calls_at_once_and_the_next_call_works(tm
 
 
 def test_no_process_of_a_server_outlives_a_killed_gateway(tmp_path: Path) -> None:
-    """G001: neither servers that ignore EOF and SIGTERM nor their children stay behind."""
+    """S112, G012: neither servers that ignore EOF and SIGTERM nor their children stay behind."""
     folder = tmp_path / "stubborn"
     stubborn = scripted("noeof", "ignoreterm", "fork=2", cwd=folder)
     config = {"servers": {"stubborn": stubborn, "notes": notes(tmp_path, "notes").config}}
@@ -99,6 +100,7 @@ def twenty(tmp_path: Path) -> Json:
 async def test_three_broken_servers_of_twenty_delay_nobody_and_status_says_what_is_wrong(
     tmp_path: Path, twenty: Json
 ) -> None:
+    """G117, G129: one dead server fails nobody else, and green means that it answered."""
     with serving(tmp_path / "gateway", twenty) as gateway:
         gateway.await_servers(*(name for name in twenty["servers"] if name.startswith("s")))
         async with wire.http_client(gateway.url, "modern") as client, asyncio.timeout(5):

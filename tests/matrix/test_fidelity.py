@@ -40,6 +40,7 @@ def unstamped(result: Json) -> Json:
 async def test_every_field_of_a_definition_arrives_unchanged_but_for_the_name(
     farm: Farm, server: str, tmp_path: Path
 ) -> None:
+    """G087, G088: nothing that we do not know is lost."""
     async with both(farm, farm.peers[server], tmp_path) as (bare, through):
         for method, key in LISTS.items():
             own = await _listed(bare, method, key)

@@ -25,6 +25,7 @@ def _config(folder: Path, allow: list[str]) -> Json:
 
 
 def test_a_new_allowlist_applies_to_the_session_that_is_open_and_processes_stay(tmp_path: Path) -> None:
+    """G036, G128: an open session has the new rules, and what did not change is left alone."""
     before, after = _config(tmp_path, ["notes/*"]), _config(tmp_path, ["scripted/*", "notes/whoami"])
     with serving(tmp_path / "gateway", before, {"CAROL_KEY": KEY}) as gateway:
         gateway.await_servers("notes", "scripted")

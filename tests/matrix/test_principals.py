@@ -78,7 +78,7 @@ async def test_two_clients_see_different_lists(gateway: Gateway, era: EraName) -
 async def test_a_hidden_tool_is_answered_like_one_that_does_not_exist(
     gateway: Gateway, era: EraName, name: str
 ) -> None:
-    """S75: one answer for unknown, hidden and forbidden names."""
+    """S60, S63: one answer for unknown, hidden and misspelt names."""
     async with wire.http_client(gateway.url, era, BOB) as bob:
         hidden = await wire.call(bob, name)
         missing = await wire.call(bob, "no__such_tool")
@@ -91,6 +91,7 @@ async def test_a_hidden_tool_is_answered_like_one_that_does_not_exist(
 
 @ERAS
 async def test_what_is_hidden_is_out_of_reach_of_every_other_method(gateway: Gateway, era: EraName) -> None:
+    """S59, S57: not listed means not callable, whatever the method."""
     hidden: list[tuple[str, Json, Json]] = [
         ("prompts/get", {"name": "first__summarize"}, {"name": "no__such"}),
         ("resources/read", {"uri": "note://n1"}, {"uri": "none://n1"}),
@@ -126,6 +127,7 @@ async def test_nobody_without_a_key_gets_in(gateway: Gateway) -> None:
 def test_a_tripped_limit_is_a_readable_result_and_waiting_as_told_works(
     gateway: Gateway, client: str, tmp_path: Path
 ) -> None:
+    """G104: a refusal that a model can read and a client library survives."""
     search = {"name": "first__search_notes", "arguments": {"query": "release"}}
     with driver(client, gateway.url, tmp_path / "stderr", ALICE) as alice:
         results = [alice.ok("call", **search) for _ in range(8)]

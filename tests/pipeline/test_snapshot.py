@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 import pytest
 
 from gateway.auth.authenticate import Authenticator
-from gateway.model.catalog import Catalog, Kind
+from gateway.model.catalog import Catalog, Kind, Route
 from gateway.model.principal import ANONYMOUS
 from gateway.pipeline.interceptor import Chain
-from gateway.pipeline.snapshot import Snapshot, snapshot_digest
+from gateway.pipeline.snapshot import Lists, Snapshot, snapshot_digest
 from gateway.policy.engine import Engine
 from tests.kit.calls import BOT, Next
 from tests.kit.configs import loaded
@@ -75,3 +75,26 @@ def test_every_change_of_a_definition_makes_another_moment(changed: dict[str, li
     before = snapshot_digest("c", catalog_of({"a": [tool("read")]}))
     assert snapshot_digest("c", catalog_of(changed)) != before  # type: ignore[arg-type]  # reason: lists of definitions.
     assert snapshot_digest("other", catalog_of({"a": [tool("read")]})) != before
+
+
+def test_a_list_is_worked_out_once_a_second_and_kinds_and_principals_are_kept_apart() -> None:
+    now = [100.0]
+    lists, made = Lists(lambda: now[0]), list[float]()
+
+    def make() -> tuple[Route, ...]:
+        made.append(now[0])
+        return ()
+
+    for kind, who in ((Kind.TOOL, "a"), (Kind.TOOL, "a"), (Kind.PROMPT, "a"), (Kind.TOOL, "b")):
+        lists.get((kind, who, frozenset(), frozenset(), None), make)
+    assert len(made) == 3
+    now[0] += 1.0
+    lists.get((Kind.TOOL, "a", frozenset(), frozenset(), None), make)
+    assert len(made) == 4
+
+
+def test_lists_of_ever_new_principals_do_not_pile_up() -> None:
+    lists = Lists()
+    for number in range(10_000):
+        lists.get((Kind.TOOL, str(number), frozenset(), frozenset(), None), lambda: ())
+    assert len(lists) <= 4096

@@ -163,6 +163,15 @@ async def test_names_that_look_alike_when_joined_are_counted_apart() -> None:
     assert await passes(limiter, limit, Principal('a","b', "key", "a"), Target(Kind.TOOL, "b", "c/d"))
 
 
+async def test_very_long_names_are_counted_like_others() -> None:
+    _, limiter = setup()
+    limit = rate(1, 60.0, "principal", "tool")
+    long, longer = (Target(Kind.TOOL, "b", "n" * count + "\ud800") for count in (10_000, 10_001))
+    assert await passes(limiter, limit, ALICE, long)
+    assert not await passes(limiter, limit, ALICE, long)
+    assert await passes(limiter, limit, ALICE, longer)
+
+
 async def test_a_call_refused_by_one_limit_costs_nothing_of_the_others() -> None:
     """S83: all or nothing."""
     clock, limiter = setup()

@@ -410,6 +410,10 @@ def test_a_member_is_compared_as_it_is_spelled() -> None:
     assert not rawjson.is_text(members["c"], b"true")
 
 
+def test_what_people_read_keeps_its_order_and_its_letters() -> None:
+    assert rawjson.pretty({"b": rawjson.Raw(b'["\\u00e9"]'), "a": ()}) == '{\n  "b": [\n    "é"\n  ],\n  "a": []\n}'
+
+
 GOLDEN = [
     ({"b": 1, "a": 2, "B": 3, "": 4}, '{"":4,"B":3,"a":2,"b":1}'),
     ({"\U0001f600": 1, "\uffff": 2, "\u00e9": 3}, '{"\u00e9":3,"\uffff":2,"\U0001f600":1}'),

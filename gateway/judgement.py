@@ -1,0 +1,133 @@
+"""Judges a config against what its servers offer: kept lists, or lists fetched for the purpose. Starts no listener."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from gateway.catalog.build import build
+from gateway.catalog.collect import collect
+from gateway.catalog.keep import Keep
+from gateway.config.root import LoadedConfig
+from gateway.downstream.fingerprint import fingerprint
+from gateway.downstream.guardian import Guardian
+from gateway.downstream.hooks import Hooks
+from gateway.downstream.pool import Pool, PoolOptions
+from gateway.errors import ConfigError, DownstreamError, Problem
+from gateway.model.catalog import HeldBack, Listing
+from gateway.model.principal import ANONYMOUS, Principal
+from gateway.pipeline.snapshot import target_of
+from gateway.policy.coverage import dead_rules, sees_nothing
+from gateway.policy.engine import Engine
+from gateway.state.files import read_or_create_key
+
+FINGERPRINT_KEY: Final = "fingerprint.key"
+KEY_BYTES: Final = 32
+CATALOG: Final = "catalog"
+
+
+@dataclass(slots=True)
+class Findings:
+    """Problems are findings of ``check``, notes are not."""
+
+    problems: list[Problem] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def against_kept(loaded: LoadedConfig) -> Findings:
+    """Judge against the lists that the gateway kept when it last ran; makes no file."""
+    state = Path(loaded.config.state.dir)
+    listings: dict[str, Listing] = {}
+    if (state / CATALOG).is_dir() and (state / FINGERPRINT_KEY).is_file():
+        key, keep = read_or_create_key(state / FINGERPRINT_KEY, KEY_BYTES), Keep(state / CATALOG)
+        for name, server in loaded.config.servers.items():
+            kept = keep.load(name, fingerprint(name, server, key))
+            if kept is not None:
+                listings[name] = kept
+    findings = _judge(loaded, listings)
+    missing = [name for name in loaded.config.servers if name not in listings]
+    if missing:
+        findings.notes.append(f"never listed, so rules about them are not judged: {', '.join(missing)}")
+    return findings
+
+
+def against_live(loaded: LoadedConfig) -> Findings:
+    """List every server now and judge against that; each may take its ``timeouts.start``."""
+    listings, failures = asyncio.run(_live(loaded))
+    findings = _judge(loaded, listings)
+    findings.notes += [f"{name} cannot be listed: {reason}" for name, reason in failures.items()]
+    return findings
+
+
+def _judge(loaded: LoadedConfig, listings: Mapping[str, Listing]) -> Findings:
+    config = loaded.config
+    try:
+        engine = Engine.build(loaded)
+    except ConfigError:
+        # Reported where conditions and selectors are compiled.
+        return Findings()
+    catalog = build(config.naming, config.servers, listings)
+    targets = [target_of(route) for route in catalog.routes]
+    unlisted = [name for name in [*config.servers, *loaded.off] if name not in listings]
+    findings = Findings([loaded.locate(problem) for problem in dead_rules(engine, targets, unlisted)])
+    findings.notes += [_held(item) for item in catalog.held_back]
+    for principal in _principals(loaded):
+        if sees_nothing(engine, principal, targets):
+            findings.notes.append(f"{principal.label} sees nothing")
+    return findings
+
+
+def _held(item: HeldBack) -> str:
+    return f"{item.kind} {item.server}/{item.name} is held back: {item.reason}"
+
+
+def _principals(loaded: LoadedConfig) -> list[Principal]:
+    if loaded.anonymous:
+        return [ANONYMOUS]
+    clients = loaded.config.clients.items()
+    return [Principal(f"key:{name}", "key", name, frozenset(client.groups)) for name, client in clients]
+
+
+async def _live(loaded: LoadedConfig) -> tuple[dict[str, Listing], dict[str, str]]:
+    guardian = Guardian()
+    await guardian.start()
+    met = {name: asyncio.Event() for name in loaded.config.servers}
+
+    def down(server: str, reason: str) -> None:
+        failures.setdefault(server, reason)
+        met[server].set()
+
+    hooks = Hooks(on_change=lambda server, _: met[server].set(), on_down=down)
+    pool = Pool(PoolOptions(guardian, key=secrets.token_bytes(KEY_BYTES), hooks=hooks))
+    listings: dict[str, Listing] = {}
+    failures: dict[str, str] = {}
+
+    async def listed(name: str, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await met[name].wait()
+                if name not in failures:
+                    listings[name] = await collect(pool, name)
+        except TimeoutError:
+            failures[name] = f"no answer within {seconds:.0f} s"
+        except DownstreamError as error:
+            failures[name] = error.message
+
+    try:
+        pool.apply(loaded.config.servers)
+        async with asyncio.TaskGroup() as group:
+            for name, server in loaded.config.servers.items():
+                group.create_task(listed(name, _patience(server.timeouts.start)))
+    finally:
+        await pool.aclose()
+        await guardian.aclose()
+    return listings, failures
+
+
+def _patience(start: float) -> float:
+    """Return how long to wait for one server: its own start limit, or what a person waits for a check."""
+    return min(start, 30.0)

@@ -1,0 +1,1 @@
+"""What outlives a request and a process. May import ``model``, ``protocol`` and ``errors``; knows no MCP."""

@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gateway.config.server_rules import is_loopback
+from tests.kit.config_files import loaded, only, problems
+
+
+@pytest.mark.parametrize(
+    ("host", "loopback"),
+    [
+        ("127.0.0.1", True),
+        ("127.8.9.1", True),
+        ("::1", True),
+        ("[::1]", True),
+        ("localhost", True),
+        ("LOCALHOST", True),
+        ("0.0.0.0", False),
+        ("::", False),
+        ("", False),
+        ("10.0.0.1", False),
+        ("localhost.example.com", False),
+        ("127.0.0.1.example.com", False),
+    ],
+)
+def test_which_hosts_are_loopback(host: str, loopback: bool) -> None:
+    assert is_loopback(host) is loopback
+
+
+@pytest.mark.parametrize("name", ["a", "My Wiki", "0-x_y.z", "a" * 64])
+def test_names_of_servers(tmp_path: Path, name: str) -> None:
+    assert name in loaded(tmp_path, f"servers: {{'{name}': {{command: x}}}}\n").config.servers
+
+
+@pytest.mark.parametrize("name", ["", " a", "-a", "a/b", "a*", "é", "a" * 65, "a\\tb"])
+def test_names_no_server_may_have(tmp_path: Path, name: str) -> None:
+    """S65."""
+    problem = only(problems(tmp_path, f'servers: {{"{name}": {{command: x}}}}\n'))
+    assert problem.message == "cannot be a server's name"
+
+
+def test_servers_that_differ_only_in_their_writing_are_refused(tmp_path: Path) -> None:
+    """S65: equal slugs, also with namespaces of their own and when one of them is off."""
+    text = "servers:\n  a b: {command: x, namespace: one}\n  A-B: {command: '${UNSET}', namespace: two}\n"
+    problem = only(problems(tmp_path, text))
+    assert (problem.path, problem.line) == ("servers.A-B", 3)
+    assert problem.message == "has the same short name as the server 'a b': a-b"
+
+
+def test_several_servers_may_expose_bare_names(tmp_path: Path) -> None:
+    text = "servers:\n  a: {command: x, namespace: ''}\n  b: {command: y, namespace: ''}\n"
+    assert len(loaded(tmp_path, text).config.servers) == 2
+
+
+def test_a_namespace_may_not_be_the_slug_of_another_server(tmp_path: Path) -> None:
+    problem = only(problems(tmp_path, "servers:\n  a: {command: x, namespace: b}\n  b: {command: y}\n"))
+    assert (problem.path, problem.hint) == ("servers.b", "choose another one")
+
+
+def test_namespaces_that_look_nested_are_noted(tmp_path: Path) -> None:
+    """G071: routing never splits a name, but people do."""
+    config = loaded(tmp_path, "servers:\n  db: {command: x}\n  admin: {command: y, namespace: db__admin}\n")
+    assert config.notes == [
+        f"{tmp_path}/gateway.yaml:3: servers.admin: names of 'admin' look as if they were of 'db'; routing tells them apart"
+    ]
+
+
+def test_commands_and_their_words_are_taken_literally(tmp_path: Path) -> None:
+    """S103, S104: an argument vector, never a shell line."""
+    words = ["$(touch /x/p)", "; id", "`id`", "a b", "*"]
+    config = loaded(tmp_path, f"servers: {{a: {{command: /usr/bin/x, args: {words!r}}}}}\n")
+    assert config.config.servers["a"].args == words
+
+
+@pytest.mark.parametrize("command", ["npx -y x", "a | b", "a && b", "a; b"])
+def test_a_shell_line_as_a_command_is_refused(tmp_path: Path, command: str) -> None:
+    assert only(problems(tmp_path, f"servers: {{a: {{command: '{command}'}}}}\n")).hint == "put the arguments into args"
+
+
+@pytest.mark.parametrize(
+    ("entry", "path"),
+    [
+        ("command: ''", "servers.a.command"),
+        ('command: "x\\0y"', "servers.a.command"),
+        ('command: x, args: [y, "\\0"]', "servers.a.args[1]"),
+        ('command: x, env: {A: "\\0"}', "servers.a.env.A"),
+        ('command: x, env: {"": b}', 'servers.a.env.""'),
+        ('command: x, cwd: "a\\0"', "servers.a.cwd"),
+        ('command: x, sandbox: ["\\0"]', "servers.a.sandbox[0]"),
+    ],
+)
+def test_what_no_process_can_be_given_is_refused(tmp_path: Path, entry: str, path: str) -> None:
+    assert only(problems(tmp_path, f"servers: {{a: {{{entry}}}}}\n")).path == path
+
+
+@pytest.mark.parametrize(
+    "name", ["Content-Length", "transfer-encoding", "MCP-Session", "Mcp-Anything", "Accept", "Connection"]
+)
+def test_headers_that_frame_our_own_requests_are_refused(tmp_path: Path, name: str) -> None:
+    text = f"servers: {{a: {{url: 'http://x', headers: {{{name}: v}}}}}}\n"
+    assert "the gateway sets itself" in only(problems(tmp_path, text)).message
+
+
+@pytest.mark.parametrize("value", ["a\\r\\nB: c", "a\\0", "\\u007f", "\\u20ac"])
+def test_header_values_that_cannot_be_sent_are_refused(tmp_path: Path, value: str) -> None:
+    text = f"servers: {{a: {{url: 'http://x', headers: {{A: \"{value}\"}}}}}}\n"
+    assert "cannot be sent" in only(problems(tmp_path, text)).message
+
+
+@pytest.mark.parametrize(
+    ("entry", "key"),
+    [
+        ("command: x, transport: http", "transport"),
+        ("command: x, tls: {ca: y}", "tls"),
+        ("command: x, redirects: none", "redirects"),
+        ("url: 'http://x', cwd: y", "cwd"),
+        ("url: 'http://x', env: {A: b}", "env"),
+        ("url: 'http://x', limits: {open_files: 64}", "limits"),
+    ],
+)
+def test_a_key_that_would_do_nothing_is_refused(tmp_path: Path, entry: str, key: str) -> None:
+    """G126."""
+    assert only(problems(tmp_path, f"servers: {{a: {{{entry}}}}}\n")).path == f"servers.a.{key}"
+
+
+def test_verification_may_be_switched_off_on_loopback_only(tmp_path: Path) -> None:
+    text = "servers: {a: {url: 'https://127.0.0.1:8443/', tls: {insecure: true}}}\n"
+    assert loaded(tmp_path, text).config.servers["a"].tls.insecure
+    assert only(problems(tmp_path, text.replace("127.0.0.1", "10.0.0.1"))).path == "servers.a.tls.insecure"

@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+from gateway.config.servers import Server, Timeouts
+
+
+@pytest.mark.parametrize(
+    ("entry", "kind"),
+    [({"command": "x"}, "stdio"), ({"url": "http://x"}, "http"), ({"openapi": "x.yaml"}, "openapi")],
+)
+def test_a_server_is_of_the_kind_of_its_one_key(entry: dict[str, str], kind: str) -> None:
+    assert Server.model_validate(entry).kind == kind
+
+
+def test_a_server_has_exactly_one_of_them() -> None:
+    with pytest.raises(ValidationError, match="found none of them"):
+        Server.model_validate({})
+    with pytest.raises(ValidationError, match="found command and openapi"):
+        Server.model_validate({"command": "x", "openapi": "y"})
+
+
+def test_validate_is_read_by_the_name_that_is_written() -> None:
+    assert Server.model_validate({"command": "x", "validate": "warn"}).validate_ == "warn"
+
+
+def test_no_timeout_is_nothing() -> None:
+    with pytest.raises(ValidationError, match="longer than nothing"):
+        Timeouts.model_validate({"probe": "0s"})

@@ -1,0 +1,47 @@
+"""The factory: the transport that a config asks for, and what is counted of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.downstream.guardian import Guardian
+from gateway.downstream.http import HttpTransport
+from gateway.downstream.meters import NoMeters
+from gateway.downstream.stdio import StdioTransport
+from gateway.downstream.transports import Counts, Transports
+from gateway.errors import DownstreamError
+from tests.kit.transport import server
+
+
+class Meters(NoMeters):
+    def __init__(self) -> None:
+        self.bytes: list[tuple[str, int]] = []
+
+    def stderr(self, server: str, size: int) -> None:
+        self.bytes.append((server, size))
+
+    def protocol_error(self, server: str, kind: str) -> None:
+        raise AssertionError("counted by the inbox alone")
+
+
+def test_each_kind_has_its_transport_and_each_start_its_number() -> None:
+    make = Transports(Guardian(), NoMeters())
+    assert isinstance(make("a", server()), StdioTransport)
+    assert make("a", server()).instance == "pid:0#2"
+    assert make("b", server()).instance == "pid:0#1"
+    http = make("c", server(url="http://127.0.0.1:1/mcp"))
+    assert isinstance(http, HttpTransport)
+    assert http.instance == "http#1"
+
+
+def test_a_kind_without_a_transport_is_named() -> None:
+    with pytest.raises(DownstreamError, match='server "a" is an OpenAPI document'):
+        Transports(Guardian(), NoMeters())("a", server(command=None, openapi="x.yaml"))
+
+
+def test_bytes_of_standard_error_are_counted_for_their_server() -> None:
+    meters = Meters()
+    counts = Counts("a", meters)
+    counts.stderr(7)
+    counts.protocol_error("bad_json")
+    assert meters.bytes == [("a", 7)]

@@ -1,0 +1,139 @@
+"""Subscriptions: acknowledged first, filtered, every message with the subscription's id, ended gracefully."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gateway.config.access import Limits
+from gateway.endpoint import stream as streams
+from gateway.model.catalog import Kind
+from tests.kit.clients import Connection, Json, ask, connect, modern
+from tests.kit.endpoint import ALICE, Site, config, keyed, moment, serving
+
+ALL = {"toolsListChanged": True, "promptsListChanged": True, "resourcesListChanged": True}
+ID_KEY = "io.modelcontextprotocol/subscriptionId"
+
+
+def listen(wanted: object, identifier: object = 1, **change: str) -> bytes:
+    return modern("subscriptions/listen", {"notifications": wanted}, identifier, **change)
+
+
+async def opened(connection: Connection, data: bytes) -> Any:
+    await connection.send(data)
+    status, headers = await connection.head()
+    assert (status, headers["content-type"]) == (200, "text/event-stream")
+    return connection.messages()
+
+
+async def test_a_subscription_is_acknowledged_and_then_told_what_it_asked_for() -> None:
+    async with serving() as site, connect(site.port) as connection:
+        messages = await opened(connection, listen({"toolsListChanged": True, "promptsListChanged": False}, "s-1"))
+        assert await anext(messages) == {
+            "jsonrpc": "2.0",
+            "method": "notifications/subscriptions/acknowledged",
+            "params": {"notifications": {"toolsListChanged": True}, "_meta": {ID_KEY: "s-1"}},
+        }
+        site.services.changed("notes", Kind.PROMPT)
+        site.services.changed("notes", Kind.TOOL)
+        assert await anext(messages) == {
+            "jsonrpc": "2.0",
+            "method": "notifications/tools/list_changed",
+            "params": {"_meta": {ID_KEY: "s-1"}},
+        }
+
+
+@pytest.mark.parametrize("identifier", [1, "1", 0, ""])
+async def test_a_subscription_ends_with_its_result_and_the_id_keeps_its_type(identifier: object) -> None:
+    async with serving() as site, connect(site.port) as connection:
+        messages = await opened(connection, listen(ALL, identifier))
+        await anext(messages)
+        site.endpoint.close_streams()
+        rest: list[Json] = [message async for message in messages]
+    cancelled, result = rest
+    assert cancelled["method"] == "notifications/cancelled"
+    assert cancelled["params"] == {"requestId": identifier, "_meta": {ID_KEY: identifier}}
+    assert result["id"] == identifier
+    assert type(result["id"]) is type(identifier)
+    assert result["result"]["resultType"] == "complete"
+    assert result["result"]["_meta"][ID_KEY] == identifier
+
+
+async def test_several_subscriptions_hear_the_same_change() -> None:
+    async with serving() as site, connect(site.port) as one, connect(site.port) as two:
+        first = await opened(one, listen(ALL, 1))
+        second = await opened(two, listen(ALL, 2))
+        for messages in (first, second):
+            await anext(messages)
+        site.services.changed("notes", Kind.TEMPLATE)
+        for messages in (first, second):
+            assert (await anext(messages))["method"] == "notifications/resources/list_changed"
+
+
+async def test_resources_are_not_promised_before_they_can_be_delivered() -> None:
+    async with serving() as site, connect(site.port) as connection:
+        messages = await opened(connection, listen({"resourceSubscriptions": ["note://one"]}))
+        assert (await anext(messages))["params"]["notifications"] == {}
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        None,
+        [],
+        "x",
+        {"toolsListChanged": 1},
+        {"ToolsListChanged": True},
+        {"resourceSubscriptions": [7]},
+        {"resourceSubscriptions": ["x"] * 1001},
+    ],
+)
+async def test_a_filter_of_the_wrong_shape_is_invalid(wanted: object) -> None:
+    async with serving() as site:
+        reply = await ask(site.port, listen(wanted))
+        assert (reply.status, reply.code) == (400, -32602)
+
+
+async def test_a_principal_has_only_so_many_streams() -> None:
+    async with serving(moment(config(limits=Limits(sessions=1)))) as site:
+        connections = []
+        for number in range(17):
+            connection = connect(site.port)
+            entered = await connection.__aenter__()
+            connections.append(connection)
+            await anext(await opened(entered, listen(ALL, number)))
+        refused = await ask(site.port, listen(ALL, 99))
+        assert (refused.status, refused.code, refused.message["id"]) == (429, -31007, 99)
+        await connections.pop().__aexit__(None, None, None)
+        reply = await until_admitted(site)
+        assert reply == "text/event-stream"
+        for connection in connections:
+            await connection.__aexit__(None, None, None)
+
+
+async def until_admitted(site: Site) -> str:
+    """Ask until the place of a client that hung up is free again."""
+    for _ in range(100):
+        async with connect(site.port) as connection:
+            await connection.send(listen(ALL))
+            status, headers = await connection.head()
+            if status == 200:
+                return headers["content-type"]
+    raise AssertionError("the place was never given back")
+
+
+async def test_a_subscription_ends_when_its_credential_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "HEARTBEAT", 0.02)
+    async with serving(moment(keyed())) as site, connect(site.port) as connection:
+        messages = await opened(connection, listen(ALL, authorization=ALICE[0][1]))
+        await anext(messages)
+        site.services.now = moment()
+        assert [message async for message in messages] == []
+
+
+async def test_hanging_up_ends_a_subscription() -> None:
+    async with serving() as site:
+        async with connect(site.port) as connection:
+            await anext(await opened(connection, listen(ALL)))
+        assert await until_admitted(site)

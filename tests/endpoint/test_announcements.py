@@ -1,0 +1,117 @@
+"""List changes reach those who may see the server, once for many changes (contract: Change notifications)."""
+
+from __future__ import annotations
+
+import asyncio
+
+from gateway.endpoint.announcements import Announcements, Subscriber
+from gateway.model.catalog import Kind
+from gateway.model.principal import ANONYMOUS
+from tests.kit.definitions import tool
+from tests.kit.endpoint import NOTES, FakeServices, moment
+
+TOOLS, PROMPTS, RESOURCES = (f"notifications/{kind}/list_changed" for kind in ("tools", "prompts", "resources"))
+
+
+class Heard:
+    def __init__(self) -> None:
+        self.methods: asyncio.Queue[str] = asyncio.Queue()
+
+    def __call__(self, method: str) -> None:
+        self.methods.put_nowait(method)
+
+    async def next(self) -> str:
+        async with asyncio.timeout(5):
+            return await self.methods.get()
+
+    async def nothing(self) -> bool:
+        """Wait a good while longer than changes are held together."""
+        await asyncio.sleep(0.15)
+        return self.methods.empty()
+
+
+def listening(services: FakeServices, *kinds: Kind) -> tuple[Announcements, Heard, Subscriber]:
+    heard = Heard()
+    announcements = Announcements(services)
+    subscriber = Subscriber(ANONYMOUS, None, frozenset(kinds or Kind), heard)
+    return announcements, heard, subscriber
+
+
+async def test_many_changes_are_one_notification() -> None:
+    """S94, T28."""
+    services = FakeServices(moment())
+    announcements, heard, subscriber = listening(services)
+    announcements.subscribe(subscriber)
+    for _ in range(1000):
+        services.changed("notes", Kind.TOOL)
+    assert await heard.next() == TOOLS
+    assert await heard.nothing()
+    services.changed("notes", Kind.PROMPT)
+    assert await heard.next() == PROMPTS
+
+
+async def test_resources_and_templates_are_one_list_to_hear_of() -> None:
+    services = FakeServices(moment())
+    announcements, heard, subscriber = listening(services)
+    announcements.subscribe(subscriber)
+    services.changed("notes", Kind.TEMPLATE, Kind.RESOURCE)
+    assert await heard.next() == RESOURCES
+    assert await heard.nothing()
+
+
+async def test_a_change_of_a_hidden_server_is_not_heard_of() -> None:
+    now = moment(lists={"notes": NOTES, "secret": (tool("s"),)})
+    now.hides = lambda principal, target: target.server == "secret"
+    services = FakeServices(now)
+    announcements, heard, subscriber = listening(services)
+    announcements.subscribe(subscriber)
+    services.changed("secret", Kind.TOOL)
+    assert await heard.nothing()
+
+
+async def test_a_kind_nobody_asked_for_is_not_heard_of() -> None:
+    services = FakeServices(moment())
+    announcements, heard, subscriber = listening(services, Kind.PROMPT)
+    announcements.subscribe(subscriber)
+    services.changed("notes", Kind.TOOL)
+    assert await heard.nothing()
+
+
+async def test_a_server_whose_last_tool_went_is_heard_of_once() -> None:
+    services = FakeServices(moment())
+    announcements, heard, subscriber = listening(services)
+    announcements.subscribe(subscriber)
+    services.now = moment(lists={"notes": ()})
+    services.changed("notes", Kind.TOOL)
+    assert await heard.next() == TOOLS
+    services.changed("notes", Kind.TOOL)
+    assert await heard.nothing()
+
+
+async def test_a_server_whose_first_tool_came_is_heard_of() -> None:
+    services = FakeServices(moment(lists={"notes": ()}))
+    announcements, heard, subscriber = listening(services)
+    announcements.subscribe(subscriber)
+    services.now = moment()
+    services.changed("notes", Kind.TOOL)
+    assert await heard.next() == TOOLS
+
+
+async def test_an_ended_subscription_hears_nothing_not_even_what_was_due() -> None:
+    services = FakeServices(moment())
+    announcements, heard, subscriber = listening(services)
+    unsubscribe = announcements.subscribe(subscriber)
+    services.changed("notes", Kind.TOOL)
+    unsubscribe()
+    unsubscribe()
+    assert (len(announcements), await heard.nothing()) == (0, True)
+
+
+async def test_closing_ends_every_subscription() -> None:
+    services = FakeServices(moment())
+    announcements, heard, subscriber = listening(services)
+    announcements.subscribe(subscriber)
+    services.changed("notes", Kind.TOOL)
+    announcements.close()
+    assert services.listeners == []
+    assert await heard.nothing()

@@ -1,0 +1,33 @@
+"""The four ends of a call."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+
+from gateway.errors import DownstreamError, Reason
+from gateway.model.outcome import Complete, Failure, InputRequired, Outcome, Started
+from gateway.protocol import rawjson
+
+
+def test_a_call_ends_in_exactly_four_ways() -> None:
+    assert set(get_args(Outcome)) == {Complete, InputRequired, Started, Failure}
+
+
+@pytest.mark.parametrize("may_have_run", [True, False])
+def test_a_downstream_error_becomes_a_failure_with_all_it_knows(may_have_run: bool) -> None:
+    error = DownstreamError(Reason.UNAVAILABLE, "Server files is down.", may_have_run=may_have_run, retry_after_ms=500)
+    assert Failure.of(error) == Failure(Reason.UNAVAILABLE, "Server files is down.", may_have_run, 500)
+
+
+def test_a_failure_of_ours_carries_no_error_of_a_server() -> None:
+    failure = Failure.of(DownstreamError(Reason.TIMEOUT, "Late."))
+    assert (failure.error, failure.detail, failure.may_have_run, failure.retry_after_ms) == (None, "", False, None)
+
+
+def test_ends_are_values() -> None:
+    assert Complete({"a": rawjson.raw(1)}) == Complete({"a": rawjson.raw(1)})
+    assert InputRequired({}, None) != InputRequired({}, "")
+    ends: list[Outcome] = [Started({}), Complete({})]
+    assert ends[0] != ends[1]
