@@ -5,7 +5,7 @@ VENV  := .venv
 BIN   := $(VENV)/bin
 PIP   := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: run test install environments lint types bench fuzz soak lock clean
+.PHONY: run test environments lint types bench fuzz soak lock clean
 
 ## run: install into .venv and serve the demonstration on http://127.0.0.1:8080/mcp
 run: $(VENV)/.demo
@@ -56,14 +56,17 @@ $(BIN)/python:
 	done; echo 'Python 3.11 or newer with its venv module is needed (Debian, Ubuntu: python3-venv).' >&2; exit 1
 
 $(VENV)/.runtime: requirements.lock requirements-build.lock pyproject.toml | $(BIN)/python
-	$(PIP) install --require-hashes -r requirements.lock -r requirements-build.lock
-	$(PIP) install --no-deps --no-build-isolation -e .
+	@echo 'installing the gateway'
+	@$(PIP) install --require-hashes -r requirements.lock -r requirements-build.lock
+	@$(PIP) install --no-deps --no-build-isolation -e .
 	@touch $@
 
 $(VENV)/.demo: $(VENV)/.runtime requirements-demo.lock
-	$(PIP) install --require-hashes -r requirements-demo.lock
+	@echo 'installing the time server of the demonstration'
+	@$(PIP) install --require-hashes -r requirements-demo.lock
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.demo requirements-test.lock
-	$(PIP) install --require-hashes -r requirements-test.lock
+	@echo 'installing what the tests need'
+	@$(PIP) install --require-hashes -r requirements-test.lock
 	@touch $@

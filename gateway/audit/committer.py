@@ -207,12 +207,15 @@ class Committer:
         """Try to go on, at most once per probe interval: first what was lost, then what was acknowledged."""
         if time.monotonic() < self._next_probe:
             return False
+        first = [*self._gap(), *self._retained, *self._lost_ends()]
         try:
-            self._journal.restore([*self._gap(), *self._retained, *self._lost_ends()])
+            self._journal.restore(first)
         except (OSError, ConfigError) as error:
             self._next_probe = time.monotonic() + self._policy.probe_interval
             self._observer.failed(reason_of(error))
             return False
+        for item in first:
+            self._observer.recorded(str(item["event"]))
         _log.info("audit_restored", lost=sum(self._losses.events.values()), kept=len(self._retained))
         self._retained.clear()
         self._losses = Losses()

@@ -46,7 +46,7 @@ class OpenCalls:
         match record.get("event"):
             case "call.start":
                 self._set(call_id, seq)
-            case "call.end" | "call.orphaned":
+            case "call.end" | "call.orphaned" | "call.denied":
                 self._set(call_id, None)
             case "call.round":
                 detail = record.get("round")

@@ -53,8 +53,6 @@ def shape(arguments: Object) -> Object:
             found[fields.name(path)] = kind
         else:
             left_out += 1
-            if left_out > rawjson.MAX_NODES:
-                break
     if left_out:
         found[CUT] = f"cut:{left_out}"
     return found

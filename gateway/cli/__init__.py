@@ -1,0 +1,1 @@
+"""One module per command group, each with `register` and `run`; no logic of the gateway itself."""

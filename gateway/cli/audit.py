@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import time
+import threading
 from pathlib import Path
 from typing import Final
 
@@ -48,6 +48,9 @@ def run(args: argparse.Namespace) -> int:
         return _tail(directory, as_json=args.json, follow=args.follow)
     except (ConfigError, Unreadable, CannotTell) as error:
         print(printable(str(error), 4096), file=sys.stderr)
+    except BrokenPipeError:
+        # Whoever read along has seen enough; the program's border knows what to do.
+        raise
     except OSError as error:
         print(f"the audit log cannot be read: {error.strerror}", file=sys.stderr)
     return CANNOT_TELL
@@ -95,10 +98,15 @@ def _tail(directory: Path, *, as_json: bool, follow: bool) -> int:
             if not follow:
                 return FINE
             sys.stdout.flush()
-            time.sleep(_POLL_SECONDS)
+            wait(_POLL_SECONDS)
             lines = tail.more()
     except KeyboardInterrupt:
         return FINE
+
+
+def wait(seconds: float) -> None:
+    """Wait, interruptibly: files are polled, since a follower may look at a copy on another machine."""
+    threading.Event().wait(seconds)
 
 
 def _as_json(line: bytes) -> str:
@@ -153,10 +161,14 @@ def _duration(micros: Value) -> str:
 def _facts_of(record: Object) -> str:
     """Show what an event that is no call says, such as ``config.loaded``."""
     event = record.get("event")
-    group = event.partition(".")[0] if isinstance(event, str) else ""
-    facts = {} if group == "admin" else _part(record, group)
+    group, _, kind = event.partition(".") if isinstance(event, str) else ("", "", "")
+    facts = _part(record, group) or _part(record, kind)
     count = record.get("count")
-    shown = [f"{_text(name)}={_text(value)}" for name, value in facts.items() if not isinstance(value, (dict, list))]
+    shown = [
+        f"{_text(name)}={_text(value)}"
+        for name, value in facts.items()
+        if name != "user" and not isinstance(value, (dict, list))
+    ]
     return " ".join([*shown, f"x{count}"] if isinstance(count, int) and count > 1 else shown)
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from gateway.cli.output import Exit, Output, add_common, config_path, wants_json
 from gateway.config.availability import not_in_force
+from gateway.config.foreign import SWITCHED_OFF
 from gateway.config.loader import Unreadable, load, start_problems
 from gateway.config.policies import Policy
 from gateway.config.root import LoadedConfig
@@ -125,7 +126,8 @@ def _report_broken(problems: list[Problem], args: argparse.Namespace) -> int:
 
 def _report(loaded: LoadedConfig, judgement: Judgement, args: argparse.Namespace) -> int:
     output = Output.standard()
-    fine = not judgement.problems and not loaded.off
+    missing = {name: reason for name, reason in loaded.off.items() if reason != SWITCHED_OFF}
+    fine = not judgement.problems and not missing
     code = Exit.FINE if fine else Exit.FINDING
     if wants_json(args):
         output.value(
@@ -143,14 +145,14 @@ def _report(loaded: LoadedConfig, judgement: Judgement, args: argparse.Namespace
     for problem in judgement.problems:
         output.line(str(problem))
     for name, reason in loaded.off.items():
-        output.line(f"server {name} is off: {reason}")
+        output.line(f"{'' if name in missing else 'note: '}server {name} is off: {reason}")
     for note in judgement.notes:
         output.line(f"note: {note}")
     output.table(("caller", "groups", "policies"), [_row(reach, loaded) for reach in reaches(loaded)])
     if fine:
         output.line(f"{loaded.path.name} is fine: {_summary(loaded)}")
     else:
-        output.line(_count(len(judgement.problems) + len(loaded.off), "problem"))
+        output.line(_count(len(judgement.problems) + len(missing), "problem"))
     return code
 
 

@@ -14,6 +14,8 @@ from gateway.config.places import Document, Loc, Mapping, Places, Tree, shown
 from gateway.config.shape import keys_at, nearest
 from gateway.errors import Problem
 
+SWITCHED_OFF: Final = "switched off in its file"
+"""The reason of a server that is off because its file says so, which is nobody's mistake."""
 _STREAMABLE: Final = frozenset({"http", "streamable-http", "streamablehttp", "streamable_http"})
 _PROCESS_KEYS: Final = ("args", "env", "cwd", "sandbox", "limits")
 _ADDRESS_KEYS: Final = ("url", "serverUrl", "httpUrl")
@@ -174,7 +176,7 @@ def _kind(key: str) -> Callable[[_Adoption, str, Tree, Mapping], None]:
 def _off(switched: Tree) -> Callable[[_Adoption, str, Tree, Mapping], None]:
     def handle(adoption: _Adoption, name: str, value: Tree, result: Mapping) -> None:
         if value is switched:
-            adoption.adopted.off[name] = "switched off in its file"
+            adoption.adopted.off[name] = SWITCHED_OFF
 
     return handle
 

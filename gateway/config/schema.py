@@ -22,6 +22,8 @@ _EXPANSION: Final = "Expansion"
 _REF: Final = "#/$defs/"
 # What a string with ${…} in it can be, besides text without further rules.
 _NARROW: Final = frozenset({"enum", "const", "pattern"})
+# What pydantic writes for a bound that stands outside of an alternative.
+_BOUNDS: Final = {"ge": "minimum", "le": "maximum", "gt": "exclusiveMinimum", "lt": "exclusiveMaximum"}
 _NULL: Final = {"type": "null"}
 _ABOUT: Final = "What an operator writes; strings are expanded before they are judged."
 
@@ -92,7 +94,7 @@ def _as_written(schema: object) -> Schema:
         elif key in ("default", "enum", "const", "required"):
             result[key] = _plain(value)
         elif key != "title":
-            result[key] = _as_written(value)
+            result[_BOUNDS.get(str(key), str(key))] = _as_written(value)
     return _with_expansion(_with_default(_flat(result)))
 
 

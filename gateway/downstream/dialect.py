@@ -101,8 +101,8 @@ def _no_violation(kind: str) -> None:
 class Events:
     """What a dialect hands up: none of these may block.
 
-    ``changed`` names the lists that are stale, ``updated`` a resource's URI, ``violation`` a short constant for
-    something that is not allowed in MCP.
+    ``changed`` names the lists that are stale, ``updated`` a resource's URI. ``violation`` takes one of few constants:
+    ``bad_progress``, ``unattributed_log``, ``unexpected_notification``, ``unexpected_request``, or a transport's own.
     """
 
     changed: Callable[[frozenset[Kind]], None] = _no_change

@@ -118,7 +118,7 @@ class Flights:
     def _progress(self, params: Members, flight: Flight | None) -> None:
         owner = self._by_token.get(read_string(params, meta.PROGRESS_TOKEN) or "")
         if owner is None or (flight is not None and owner is not flight):
-            self.violation("unknown_progress_token")
+            self.violation("bad_progress")
             return
         try:
             progress = rawjson.decode_value(params["progress"]) if "progress" in params else None
@@ -129,7 +129,7 @@ class Flights:
             return
         renamed = _clean(params) | {meta.PROGRESS_TOKEN: rawjson.raw(owner.call.progress_token)}
         if not owner.pacer.offer(progress, renamed):
-            self.violation("stale_progress")
+            self.violation("bad_progress")
         elif not owner.timer.expired():
             loop = asyncio.get_running_loop()
             owner.timer.reschedule(min(loop.time() + self.call_timeout, owner.latest))

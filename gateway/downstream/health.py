@@ -66,7 +66,7 @@ class Restarts:
 
     def refusal(self) -> DownstreamError:
         """Say why nothing is started now."""
-        seconds = self.wait()
+        seconds = self.wait() or (1.0 if self._trying else 0.0)
         cause = self.cause or f'server "{self.server}" is not available'
         text = f"{cause}; next try in {max(1, round(seconds))} s"
         return DownstreamError(Reason.UNAVAILABLE, text, retry_after_ms=max(1, round(seconds * 1000)))

@@ -189,6 +189,7 @@ class HttpTransport:
             response.close()
             raise failure(error, True) from None
         except BaseException:
+            # Cancelled, mostly: what is left on the connection must not meet another request.
             response.close()
             raise
         match message:
@@ -201,10 +202,10 @@ class HttpTransport:
 
     async def _whole(self, response: aiohttp.ClientResponse, identifier: Id) -> ServerResult | ServerFailure | None:
         """Read an answer that is one body; None for a status without a usable one."""
-        success = 200 <= response.status < 300
+        success = response.status == 200
         if response.content_type != JSON:
             response.close()
-            if response.status == 200:
+            if success:
                 raise _wrong("the server's answer is neither JSON nor a stream of events")
             return None
         body = await read_body(response, self._server.max_result)
@@ -216,7 +217,7 @@ class HttpTransport:
             self._violation("bad_json" if isinstance(error, JsonError) else "not_jsonrpc", "in an answer")
             raise _wrong("the server's answer is no JSON-RPC message") from None
         match message:
-            case ServerResult(id=named) if success and _same(named, identifier):
+            case ServerResult(id=named) if response.status < 300 and _same(named, identifier):
                 return message
             # An error may have no id where the server could not tell it; the connection tells whose it is.
             case ServerFailure(id=named) if not success or named is None or _same(named, identifier):
@@ -235,8 +236,7 @@ class HttpTransport:
         A server that gives its events ids may close the connection and be asked for the rest after ``retry``
         (2025-11-25 basic/transports §Sending Messages, 6). Not where closing the stream is how to cancel.
         """
-        barren = 0
-        last = ""
+        barren, last, wait = 0, "", DEFAULT_RETRY
         while True:
             events = EventStream(response, self._server.max_result)
             try:
@@ -247,22 +247,31 @@ class HttpTransport:
                             self._linger(response)
                             return message
             except aiohttp.ClientError:
-                if not events.last_event_id:
-                    raise
-            response.close()
+                response.close()
+            except BaseException:
+                # As above, for a resumed stream that the caller does not know.
+                response.close()
+                raise
             barren = 0 if events.last_event_id not in ("", last) else barren + 1
             last = events.last_event_id or last
-            wait = events.retry_ms / 1000 if events.retry_ms is not None else DEFAULT_RETRY
+            wait = events.retry_ms / 1000 if events.retry_ms is not None else wait
             if request.cancel is None or not last or barren > MAX_RESUMES or wait > MAX_RETRY:
-                text = "the server disconnected before answering"
-                raise DownstreamError(Reason.UNAVAILABLE, text, may_have_run=True)
+                raise _disconnected()
             await asyncio.sleep(wait)
-            head = {**_GET, **request.headers, headers.LAST_EVENT_ID: last}
+            response = await self._rest(request, last)
+
+    async def _rest(self, request: Request, last: str) -> aiohttp.ClientResponse:
+        """Ask for what comes after an event of a stream that was closed."""
+        head = {**_GET, **request.headers, headers.LAST_EVENT_ID: last}
+        try:
             response = await self._live().send("GET", head, None, Departure())
-            if response.status != 200 or response.content_type != EVENTS:
-                response.close()
-                text = f"the server disconnected before answering, and gave status {response.status} for the rest"
-                raise DownstreamError(Reason.UNAVAILABLE, text, may_have_run=True)
+        except DownstreamError as error:
+            # Nothing of the GET may have left, but all of the request has.
+            raise DownstreamError(error.reason, error.message, may_have_run=True) from None
+        if response.status != 200 or response.content_type != EVENTS:
+            response.close()
+            raise _disconnected(f", and gave status {response.status} for the rest")
+        return response
 
     def _attributed(self, data: bytes, identifier: Id, request: Request) -> ServerResult | ServerFailure | None:
         """Take one message of a request's own stream; the answer is returned."""
@@ -375,6 +384,10 @@ async def _drain(response: aiohttp.ClientResponse) -> None:
 def _same(named: Id | None, identifier: Id) -> bool:
     """Compare ids in value and type."""
     return type(named) is type(identifier) and named == identifier
+
+
+def _disconnected(more: str = "") -> DownstreamError:
+    return DownstreamError(Reason.UNAVAILABLE, f"the server disconnected before answering{more}", may_have_run=True)
 
 
 def _wrong(message: str) -> DownstreamError:

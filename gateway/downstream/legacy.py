@@ -44,6 +44,8 @@ from gateway.telemetry.logs import get_logger
 MAX_SESSION_ID: Final = 1024
 SETTLED: Final = 30.0
 _GOODBYE: Final = 5.0
+_NO_STREAM: Final = frozenset({400, 404, 405, 406, 501})
+"""Answers to GET that mean that there is no stream here: it is not asked for again (G024)."""
 _MODERN_MEMBERS: Final = ("inputResponses", "requestState")
 _log = get_logger("downstream")
 
@@ -286,9 +288,9 @@ class Legacy:
                 status = await transport.stream(session.headers(), opened)
                 if status == 404 and session.id:
                     await self._renew(session)
-                elif 400 <= status < 500:
-                    return  # 405 and its like mean that there is no stream here (G024).
-                gap = status >= 500
+                elif status in _NO_STREAM:
+                    return
+                gap = status >= 400
             except DownstreamError as error:
                 _log.info("stream_lost", server=self._peer.name, reason=error.message)
                 gap = True

@@ -1,4 +1,4 @@
-"""Keeps one ``subscriptions/listen`` stream open to a modern server (2026-07-28 basic/patterns/subscriptions).
+"""Keeps one listen stream open to a modern server (2026-07-28 basic/patterns/subscriptions).
 
 A stream that ends is opened again, ever slower; a changed filter opens the new stream before the old one is closed, so
 that nothing is missed in between. After a gap all lists that the stream covers count as changed.
@@ -78,10 +78,10 @@ class Listening:
             case methods.CANCELLED:
                 self._torn_down(_identifier(params, "requestId"))
             case _ if owner is None:
-                self._peer.events.violation("unknown_subscription")
+                self._peer.events.violation("unexpected_notification")
             case _:
                 if not owner.acknowledged:
-                    self._peer.events.violation("unacknowledged_notification")
+                    self._peer.events.violation("unexpected_notification")
                 self._changed(method, params)
 
     def _owner(self, identifier: Id | None) -> Stream | None:
@@ -93,7 +93,7 @@ class Listening:
 
     def _acknowledged(self, stream: Stream | None, params: Members, identifier: Id | None) -> None:
         if stream is None or stream.acknowledged:
-            self._peer.events.violation("unexpected_acknowledgment")
+            self._peer.events.violation("unexpected_notification")
             return
         stream.acknowledged, stream.id = True, identifier
         honoured = read_object(params, "notifications")
@@ -159,7 +159,7 @@ class Listening:
                 while not (stream.acknowledged or stream.ended):
                     await self._kicked()
         except TimeoutError:
-            self._peer.events.violation("listen_not_acknowledged")
+            _log.info("listen_not_acknowledged", server=self._peer.name)
         # A filter that changed meanwhile must be seen by the loop.
         self._kick.set()
 

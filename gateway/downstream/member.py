@@ -111,6 +111,9 @@ class Member:
     def refused(self, slot: Slot, error: DownstreamError) -> None:
         """Take the bad news of a start."""
         self._facts.last_error = error.message
+        if self._environment.eras.get(self.fingerprint) is Era.MODERN:
+            # Perhaps it is not that any more: the next start probes as if nothing were known.
+            self._environment.eras.forget(self.fingerprint)
         self._count_restart("start_failed")
         if slot is self._catalog:
             self._down(error.message)
@@ -269,8 +272,11 @@ class Member:
             page = await (await self._catalog.get()).page(kind, cursor)
         except DownstreamError as error:
             self._facts.last_error = error.message
+            if error.reason in (Reason.UNAVAILABLE, Reason.TIMEOUT) and self._catalog.connection is not None:
+                self._show(State.DEGRADED)
             raise
         self._facts.round_trip()
+        self._show_calls(self._catalog)
         return page
 
     def hello(self) -> Hello | None:

@@ -89,7 +89,7 @@ class Modern:
 
     def ask(self, method: str, params: Members) -> Answer:
         """Refuse: a modern server must not send requests (stdio §Receiving Messages; G139)."""
-        self._peer.events.violation("modern_request")
+        self._peer.events.violation("unexpected_request")
         return ErrorObject(codes.METHOD_NOT_FOUND, "Method not found")
 
     async def call(self, call: Call, exchange: Exchange) -> Outcome:
@@ -130,7 +130,7 @@ class Modern:
 
     def _attributed(self, method: str, params: Members, flight: Flight) -> None:
         if not self._flights.notification(method, params, flight):
-            self._peer.events.violation("misplaced_notification")
+            self._peer.events.violation("unexpected_notification")
 
     def _outcome(self, call: Call, reply: Reply) -> Outcome:
         if reply.status in REFUSED:

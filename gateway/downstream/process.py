@@ -336,6 +336,7 @@ async def start(command: Command, guardian: Guardian, owner: Owner) -> Process:
             await _abandon(process)
             raise _failed(command, "the launch failed") from None
         except BaseException:
+            # Cancelled, mostly: a process that nobody holds must not live.
             await _abandon(process)
             raise
         if answer:

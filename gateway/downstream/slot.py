@@ -17,6 +17,7 @@ from gateway.errors import DownstreamError, Reason
 from gateway.tasks import TaskSet
 
 SHORTEST_WAIT: Final = 0.05
+LONGER_WAIT: Final = 0.5
 
 
 class Watch(Protocol):
@@ -88,6 +89,9 @@ class Slot:
             self._starts.check()
             self._error = None
             self._opening = self._tasks.start(self._open(), f"open {self._starts.server}")
+        elif self._starts.failures:
+            # The last start failed and one is being tried: nobody else waits for what will hardly work.
+            raise self._starts.refusal()
         # ``wait`` leaves the opening alone when one of those who wait is cancelled.
         await asyncio.wait([self._opening])
         if (connection := self.connection) is not None:
@@ -127,7 +131,7 @@ class Slot:
 
     def wait(self) -> float:
         """Return the seconds until a new connection may be opened."""
-        return max(self.crashes.wait(), self._starts.wait(), SHORTEST_WAIT)
+        return max(self.crashes.wait(), self._starts.wait(), LONGER_WAIT if self.is_opening else SHORTEST_WAIT)
 
     async def aclose(self) -> None:
         """End the connection; the slot opens no other."""

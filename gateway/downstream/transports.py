@@ -50,6 +50,4 @@ class Transports:
             case "http":
                 return HttpTransport(name, server, counts, generation)
             case "openapi":
-                raise DownstreamError(
-                    Reason.UNAVAILABLE, f'server "{name}" is an OpenAPI document: not served'
-                )
+                raise DownstreamError(Reason.UNAVAILABLE, f'server "{name}" is an OpenAPI document: not served')

@@ -33,6 +33,9 @@ class BodyLimits:
 class Source(Protocol):
     """Where the bytes come from; ``readany`` returns b"" at the end."""
 
+    def at_eof(self) -> bool:
+        """Tell whether everything has been read."""
+
     async def readany(self) -> bytes:
         """Return what has arrived, waiting for at least one byte."""
 
@@ -80,14 +83,13 @@ async def read(source: Source, limits: BodyLimits) -> bytes:
     loop = asyncio.get_running_loop()
     deadline = loop.time() + limits.total
     try:
-        while True:
-            async with asyncio.timeout_at(min(deadline, loop.time() + limits.gap)):
-                chunk = await source.readany()
-            if not chunk:
-                return bytes(body)
-            body += chunk
-            if len(body) > limits.size:
-                raise Rejected(_too_large(limits.size))
+        async with asyncio.timeout(min(limits.gap, limits.total)) as patience:
+            while not source.at_eof():
+                body += await source.readany()
+                if len(body) > limits.size:
+                    raise Rejected(_too_large(limits.size))
+                patience.reschedule(min(deadline, loop.time() + limits.gap))
+        return bytes(body)
     except TimeoutError:
         rejection = Rejection(408, codes.INVALID_REQUEST, "The body came too slowly", "slow_body", close=True)
         raise Rejected(rejection) from None

@@ -47,6 +47,7 @@ _REQUEST_HEADERS = frozenset(
     {"accept", "authorization", "content-type", names.SESSION_ID.lower(), names.LAST_EVENT_ID.lower(), *_MIRRORED}
 )
 _TOKEN = re.compile(r"[a-z0-9-]{1,128}")
+_VISIBLE = re.compile(rb"[\t\x20-\x7e]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +191,7 @@ def _grammar(line: Line) -> dict[str, str]:
 
 def _clean_value(name: str, value: bytes) -> str:
     """Decode a header that decisions hang on; anything but visible ASCII, blank and tab is refused (S06)."""
-    if all(0x20 <= byte < 0x7F or byte == 0x09 for byte in value):
+    if _VISIBLE.fullmatch(value) is not None:
         return value.decode("ascii").strip(" \t")
     mirrored = name in _MIRRORED or name.startswith(_PARAM)
     code = HEADER_MISMATCH if mirrored else INVALID_REQUEST

@@ -16,6 +16,7 @@ from gateway.endpoint.reply import Answer, respond
 from gateway.endpoint.running import Running
 from gateway.endpoint.services import Moment, Services
 from gateway.endpoint.stream import EventStream, StreamCap
+from gateway.endpoint.updates import Updates
 from gateway.errors import Reason
 from gateway.model.call import Call
 from gateway.model.exchange import Exchange
@@ -54,6 +55,7 @@ class Equipment:
     running: Running
     tasks: TaskSet
     announcements: Announcements
+    updates: Updates
     caps: StreamCap
 
     def stream(self, inbound: Inbound, kind: str) -> EventStream:

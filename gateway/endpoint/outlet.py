@@ -53,8 +53,8 @@ class Outlet:
         self._stream = stream
         self._token = token
         self._threshold = meta.LOG_LEVELS.index(log_level) if log_level is not None else None
-        self._progress = Bucket(PROGRESS_RATE, clock)
-        self._logs = Bucket(LOG_RATE, clock)
+        self._clock = clock
+        self._buckets: dict[str, Bucket] = {}
         self._reached: float | None = None
         self._held: bytes | None = None
 
@@ -63,7 +63,7 @@ class Outlet:
         try:
             if method == methods.PROGRESS:
                 self._on_progress(params)
-            elif method == methods.LOG_MESSAGE and self._wants(params) and self._logs.take():
+            elif method == methods.LOG_MESSAGE and self._wants(params) and self._may(method, LOG_RATE):
                 self._stream.send(jsonrpc.encode_notification(method, _clean(params)))
         except JsonError:
             # A server's unreadable notification is nothing the client could use either.
@@ -84,11 +84,16 @@ class Outlet:
         self._reached = value
         told = _clean(params) | {"progressToken": rawjson.raw(self._token)}
         event = jsonrpc.encode_notification(methods.PROGRESS, told)
-        if self._progress.take():
+        if self._may(methods.PROGRESS, PROGRESS_RATE):
             self._held = None
             self._stream.send(event)
         else:
             self._held = event
+
+    def _may(self, method: str, rate: int) -> bool:
+        if method not in self._buckets:
+            self._buckets[method] = Bucket(rate, self._clock)
+        return self._buckets[method].take()
 
     def _wants(self, params: Members) -> bool:
         level = rawjson.decode_value(params["level"]) if "level" in params else None

@@ -38,6 +38,8 @@ def of_outcome(moment: Moment, call: Call, exchange: Exchange, outcome: Outcome)
     match outcome:
         case Complete(members):
             return Answer(jsonrpc.encode_result(call.rpc_id, fit.result(moment, call, exchange, members)))
+        case Failure(scopes=scopes) if scopes:
+            return _insufficient_scope(call, outcome)
         case Failure(error=error):
             return refusal(call, outcome) if error is None else _server_error(moment, call, error)
         case InputRequired() | Started():
@@ -74,11 +76,22 @@ def refusal(call: Call, failure: Failure) -> Answer:
             modern=modern,
         )
         return Answer(jsonrpc.encode_result(call.rpc_id, fit.own_result(members) if modern else members))
+    return Answer(jsonrpc.encode_error(call.rpc_id, _refusal_error(failure)))
+
+
+def _refusal_error(failure: Failure) -> ErrorObject:
     data: dict[str, object] = {"source": faults.GATEWAY, "reason": failure.reason.value}
     if failure.retry_after_ms is not None:
         data["retryAfterMs"] = failure.retry_after_ms
-    error = ErrorObject(codes.reason_code(failure.reason), failure.text, rawjson.raw(data))
-    return Answer(jsonrpc.encode_error(call.rpc_id, error))
+    return ErrorObject(codes.reason_code(failure.reason), failure.text, rawjson.raw(data))
+
+
+def _insufficient_scope(call: Call, failure: Failure) -> Answer:
+    """Challenge for every missing scope at once (row 18; RFC 6750 §3.1)."""
+    wanted = " ".join(sorted(failure.scopes))
+    challenge = f'Bearer realm="mcp", error="insufficient_scope", scope="{wanted}"'
+    error = _refusal_error(failure)
+    return Answer(jsonrpc.encode_error(call.rpc_id, error), 403, {"WWW-Authenticate": challenge})
 
 
 def of_result(identifier: jsonrpc.Id, members: Members) -> Answer:

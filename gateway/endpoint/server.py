@@ -25,7 +25,8 @@ from gateway.endpoint.rejection import Rejected, Rejection
 from gateway.endpoint.running import Running
 from gateway.endpoint.services import Moment, Services
 from gateway.endpoint.stream import StreamCap
-from gateway.errors import AuditUnavailable, Reason
+from gateway.endpoint.updates import Updates
+from gateway.errors import Reason
 from gateway.model.principal import Principal
 from gateway.protocol import codes
 from gateway.protocol.jsonrpc import Notification, Request
@@ -59,9 +60,9 @@ class Endpoint:
         self._limits = limits or BodyLimits(config.listen.max_body)
         self._tasks = TaskSet(_crashed)
         self._running = Running()
-        self._announcements = Announcements(services)
+        self._announcements, self._updates = Announcements(services), Updates(services)
         caps = StreamCap(config.limits.sessions + _STREAMS_BESIDE_SESSIONS)
-        equipment = Equipment(services, self._running, self._tasks, self._announcements, caps)
+        equipment = Equipment(services, self._running, self._tasks, self._announcements, self._updates, caps)
         self._modern = ModernHandler(equipment)
         self._legacy = LegacyHandler(equipment, config.limits.sessions)
         self._events = Bucket(EVENTS_PER_SECOND, time.monotonic)
@@ -82,6 +83,7 @@ class Endpoint:
     async def aclose(self) -> None:
         """Stop everything that still runs."""
         self._announcements.close()
+        self._updates.close()
         await self._tasks.aclose()
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -134,9 +136,8 @@ class Endpoint:
             self._services.metrics.auth_failures_total.inc(kind=error.kind, reason=error.reason)
             count = self._services.throttle.unreported(source, now)
             if count:
-                await self._audit(
-                    "auth.failed", {"source": source, "kind": error.kind, "reason": error.reason, "count": count}
-                )
+                fields: dict[str, object] = {"source": source, "kind": error.kind, "reason": error.reason}
+                await self._services.security_event("auth.failed", fields | {"count": count})
             if wait is not None:
                 raise Rejected(_too_many(wait, "auth_throttled")) from None
             challenge = {"WWW-Authenticate": error.challenge}
@@ -185,14 +186,7 @@ class Endpoint:
         event = _EVENT_OF.get(rejection.reason)
         if event is not None and self._events.take():
             detail = (rejection.data or {}).get("reason", rejection.reason)
-            await self._audit(event, {"source": source, "reason": detail})
-
-    async def _audit(self, event: str, fields: dict[str, object]) -> None:
-        try:
-            await self._services.security_event(event, fields)
-        except AuditUnavailable:
-            # The request is refused in any case; what the log could not take is at least counted and logged.
-            _log.error("security_event_lost", kind=event)
+            await self._services.security_event(event, {"source": source, "reason": detail})
 
     def _refused(self, reason: str) -> None:
         self._services.metrics.http_rejected_total.inc(reason=reason)

@@ -21,6 +21,9 @@ from gateway.telemetry.metrics import Metrics
 ChangeListener: TypeAlias = Callable[[str, frozenset[Kind]], None]
 """Takes a server's name and the kinds whose lists may have changed; must not block."""
 
+UpdateListener: TypeAlias = Callable[[str, str], None]
+"""Takes a server's name and the URI of a resource that changed; must not block."""
+
 
 class Moment(Protocol):
     """One snapshot, as the endpoint reads it: once per request."""
@@ -73,11 +76,14 @@ class Services(Protocol):
     def changes(self, listener: ChangeListener) -> Callable[[], None]:
         """Subscribe to list changes; the result ends the subscription."""
 
+    def resource_updates(self, listener: UpdateListener) -> Callable[[], None]:
+        """Subscribe to changes of single resources; the result ends the subscription."""
+
     async def security_event(self, event: str, fields: dict[str, object]) -> None:
-        """Audit a refusal that came before any call."""
+        """Audit a refusal that came before any call. Never raises: the refusal stands, recorded or not."""
 
     async def denied(self, call: Call, reason: str) -> None:
-        """Audit a call that was refused before the chain, such as one of an unknown name."""
+        """Audit a call that was refused before the chain, such as one of an unknown name. Never raises."""
 
     async def end_session(self, session_id: str) -> None:
         """End what servers hold for a client session that is over."""

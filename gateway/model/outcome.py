@@ -38,7 +38,8 @@ class Failure:
 
     With ``error`` it is the server's own answer and travels as it is; else the gateway stopped the call for
     ``reason`` and ``text`` says what happened, whether it may have run and what to do next.
-    ``detail`` goes to log and audit alone.
+    ``detail`` goes to log and audit alone. ``scopes`` are all those the caller lacks where only they are missing:
+    such a call is answered with 403, so that the client can ask its authorization server for them.
     """
 
     reason: Reason
@@ -47,6 +48,7 @@ class Failure:
     retry_after_ms: int | None = None
     error: ErrorObject | None = None
     detail: str = ""
+    scopes: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, error: DownstreamError) -> Failure:

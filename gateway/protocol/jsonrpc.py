@@ -190,6 +190,20 @@ def split(line: bytes | Raw) -> ServerMessage:
     return ServerResult(identifier, _object(members["result"], "result", identifier))
 
 
+def claimed_id(line: bytes) -> Id | None:
+    """Read which call an answer belongs to that ``split`` refused for ``not_utf8`` or ``lone_surrogate``.
+
+    So that this call fails at once instead of waiting for ever; None where it cannot be told.
+    """
+    try:
+        message = split(rawjson.repaired(line))
+    except Invalid as error:
+        return error.id
+    except JsonError:
+        return None
+    return message.id if isinstance(message, (ServerResult, ServerFailure)) else None
+
+
 def read_error(item: Raw, identifier: Id | None = None) -> ErrorObject:
     """Read an ``error`` member of a server.
 

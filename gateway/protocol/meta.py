@@ -145,6 +145,19 @@ def strip_reserved(meta: Members, keep: frozenset[str] = frozenset()) -> Members
     return {key: item for key, item in meta.items() if key in keep or not _consumed(key)}
 
 
+def without_ours(result: Members) -> Members:
+    """Drop our own keys from the ``_meta`` of a server's result: there they would pass for this gateway's word."""
+    own = result.get("_meta")
+    if own is None:
+        return result
+    try:
+        members = rawjson.decode_members(own)
+    except rawjson.JsonError:
+        return result
+    kept = {key: item for key, item in members.items() if not key.startswith(OWN_PREFIX)}
+    return result if len(kept) == len(members) else result | {"_meta": rawjson.raw(kept)}
+
+
 def merge(result: Members, additions: dict[str, Value]) -> Members:
     """Return the result with ``additions`` in its ``_meta``; what the server put there stays, but for equal keys."""
     own = result.get("_meta")

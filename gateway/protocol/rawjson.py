@@ -30,6 +30,9 @@ _INT_LIMIT = 2**63
 _BOMS = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
 _OPENING = frozenset(b"[{")
 _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_LONE_SURROGATE = re.compile(
+    rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+)
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89abABcdefCDEF]")
 
 
@@ -166,13 +169,14 @@ def decode_members(data: bytes | msgspec.Raw) -> Members:
     """Split a JSON object into its members without reading them; the last of equal keys wins.
 
     Raises:
-        JsonError: not UTF-8, not JSON, not an object, or nested beyond what can be walked.
+        JsonError: not UTF-8, a lone surrogate, not JSON, not an object, or nested beyond what can be walked.
     """
     _check_utf8(data)
     try:
         return _members.decode(data)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        raise JsonError("not_an_object") from None
+        broken = _LONE_SURROGATE.search(memoryview(data)) is not None
+        raise JsonError("lone_surrogate" if broken else "not_an_object") from None
 
 
 def decode_items(data: bytes | msgspec.Raw) -> list[msgspec.Raw]:
@@ -198,6 +202,14 @@ def decode_value(data: bytes | msgspec.Raw) -> Value:
         return cast("Value", _values.decode(data))
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         raise JsonError("syntax") from None
+
+
+def repaired(data: bytes) -> bytes:
+    """Replace by U+FFFD what is not UTF-8 and what is half a surrogate pair; the structure stays as it was.
+
+    Never for what is passed on: only to learn which call a broken answer belongs to.
+    """
+    return _LONE_SURROGATE.sub(rb"\\ufffd", data.decode("utf-8", "replace").encode())
 
 
 def peek(item: msgspec.Raw | None) -> Value:

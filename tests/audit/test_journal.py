@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import random
 import stat
 from pathlib import Path
 
@@ -218,6 +219,68 @@ def test_a_rotation_that_fails_stops_at_the_old_segments_end(tmp_path: Path) -> 
         {"number": 4},
     ]
     assert verify(tmp_path).ok
+
+
+class PowerCut:
+    """A disk that remembers every write and sync, to tell what a power cut at any moment could have left."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._names: dict[int, str] = {}
+        self.steps: list[tuple[str, bytes | None]] = []
+
+    def disk(self) -> Disk:
+        return Disk(self._open, self._write, self._sync)
+
+    def _open(self, path: Path, flags: int, mode: int) -> int:
+        descriptor = os.open(path, flags, mode)
+        self._names[descriptor] = path.name
+        self.steps.append((path.name, b""))
+        return descriptor
+
+    def _write(self, descriptor: int, data: bytes | memoryview) -> int:
+        self.steps.append((self._names[descriptor], bytes(data)))
+        return os.write(descriptor, data)
+
+    def _sync(self, descriptor: int) -> None:
+        self.steps.append((self._names[descriptor], None))
+
+    def leave(self, target: Path, steps: int, dice: random.Random) -> None:
+        """Write what is left after so many steps: all that was synced, and the beginning of what was not."""
+        safe: dict[str, bytes] = {}
+        loose: dict[str, bytes] = {}
+        for name, data in self.steps[:steps]:
+            if data is None:
+                safe[name] = safe.get(name, b"") + loose.pop(name, b"")
+            else:
+                loose[name] = loose.get(name, b"") + data
+        target.mkdir()
+        for name in {*safe, *loose}:
+            rest = loose.get(name, b"")
+            (target / name).write_bytes(safe.get(name, b"") + rest[: dice.randrange(len(rest) + 1)])
+
+
+def test_a_power_cut_at_any_moment_leaves_every_record_that_was_durable(tmp_path: Path) -> None:
+    """S160: a replay of all writes, cut after each of them."""
+    cut = PowerCut(tmp_path / "log")
+    log = opened(tmp_path / "log", cut.disk(), max_segment=3000)
+    durable_after: list[tuple[int, int]] = []
+    for number in range(40):
+        log.write([start(f"c{number}")])
+        log.write([end(f"c{number}"), notice(number)])
+        log.sync()
+        durable_after.append((len(cut.steps), log.durable_seq))
+    log.close()
+
+    dice = random.Random(3)
+    for steps in range(1, len(cut.steps) + 1):
+        left = tmp_path / f"left-{steps}"
+        cut.leave(left, steps, dice)
+        opened(left).close()
+        promised = max([seq for at, seq in durable_after if at <= steps], default=0)
+        assert verify(left).ok
+        assert verify(left).records > promised
+    assert len(heads(tmp_path / "log")) > 5
 
 
 def test_a_removed_directory_is_waited_for(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from gateway.audit.orphans import OpenCalls, gather
 from gateway.protocol.rawjson import Object
 from tests.kit.audit import end, notice, start
@@ -23,9 +25,10 @@ def test_a_call_is_open_from_its_start_to_its_end() -> None:
     assert calls.start_of(end("a")) is None
 
 
-def test_an_orphaned_call_is_closed() -> None:
+@pytest.mark.parametrize("event", ["call.end", "call.orphaned", "call.denied"])
+def test_every_last_record_closes_its_call(event: str) -> None:
     calls = OpenCalls({"a": 1})
-    calls.apply({"event": "call.orphaned", "call_id": "a"}, 2)
+    calls.apply({"event": event, "call_id": "a"}, 2)
 
     assert len(calls) == 0
 

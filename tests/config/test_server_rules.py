@@ -63,7 +63,8 @@ def test_namespaces_that_look_nested_are_noted(tmp_path: Path) -> None:
     """G071: routing never splits a name, but people do."""
     config = loaded(tmp_path, "servers:\n  db: {command: x}\n  admin: {command: y, namespace: db__admin}\n")
     assert config.notes == [
-        f"{tmp_path}/gateway.yaml:3: servers.admin: names of 'admin' look as if they were of 'db'; routing tells them apart"
+        f"{tmp_path}/gateway.yaml:3: servers.admin: names of 'admin' look as if they were of 'db'; "
+        "routing tells them apart"
     ]
 
 

@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,7 @@ async def test_a_grandchild_that_holds_the_pipes_delays_nothing() -> None:
     process.stdout.close()
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="there is none elsewhere")
 async def test_without_a_pidfd_a_thread_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """macOS, kernels before 5.3, sandboxes."""
 

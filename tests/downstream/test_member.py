@@ -27,8 +27,8 @@ from tests.kit.transport import (
     LEGACY,
     MODERN,
     WAIT,
-    Farm,
     FakeTransport,
+    Farm,
     Script,
     Sent,
     bare,
@@ -113,9 +113,9 @@ async def world(farm: Farm, **config: object) -> AsyncIterator[World]:
     assert farm.live == []
 
 
-def by(name: str, session: str = "", **changes: object) -> Call:
+def by(name: str, session: str = "") -> Call:
     era = Era.LEGACY if session else Era.MODERN
-    return call(principal=principal(name), caller=Caller(era, "2025-11-25", session=session), **changes)
+    return call(principal=principal(name), caller=Caller(era, "2025-11-25", session=session))
 
 
 async def test_the_catalog_connection_comes_up_by_itself_and_says_so() -> None:
@@ -383,6 +383,21 @@ async def test_a_server_that_cannot_start_is_tried_for_ever_and_calls_say_why() 
     assert ("restarted", "start_failed") in one.meters.events
 
 
+async def test_a_modern_server_that_does_not_start_may_be_another_one_now() -> None:
+    farm = Farm(MODERN, {"server/discover": lambda sent: bare(503)}, LEGACY, http=True)
+    one = World(farm, {})
+    eras = one.member._environment.eras
+    one.member.start()
+    await one.heard("change")
+    assert eras.get("f" * 64) is Era.MODERN
+    farm.made[0].end()
+    await one.heard("down", 2)
+    assert eras.get("f" * 64) is None
+    await one.heard("change", 2)
+    assert eras.get("f" * 64) is Era.LEGACY
+    await one.member.aclose()
+
+
 async def test_refused_headers_have_the_definitions_read_again() -> None:
     farm = Farm(but(MODERN, {"tools/call": lambda sent: failure(-32020)}), http=True)
     async with world(farm) as one:
@@ -418,6 +433,14 @@ async def test_pages_come_from_the_catalog_connection_and_count_as_round_trips()
         with pytest.raises(DownstreamError, match="prompts/list"):
             await one.member.page(Kind.PROMPT, None)
         assert "prompts/list" in one.member.status().last_error
+        assert one.member.status().state is State.UP
+        farm.made[0].script["tools/list"] = failing(1, LATE)["tools/call"]
+        with pytest.raises(DownstreamError):
+            await one.member.page(Kind.TOOL, None)
+        assert one.member.status().state is State.DEGRADED
+        farm.made[0].script["tools/list"] = lambda sent: reply(tools=[])
+        await one.member.page(Kind.TOOL, None)
+        assert one.member.status().state is State.UP
     assert len(farm.made) == 1
 
 

@@ -126,7 +126,7 @@ async def test_other_notifications_on_a_calls_stream_are_counted_and_dropped() -
 
     heard = Heard()
     await Modern(peer(FakeHttp({"tools/call": work}), heard), HELLO).call(call(), Exchange())
-    assert heard.violations == ["misplaced_notification"]
+    assert heard.violations == ["unexpected_notification"]
     assert heard.changed == []
 
 
@@ -328,7 +328,7 @@ async def test_a_request_of_a_modern_server_is_refused_and_counted() -> None:
     answer = Modern(peer(FakeTransport({}), heard), HELLO).ask("roots/list", {})
     assert not isinstance(answer, dict)
     assert answer.code == -32601
-    assert heard.violations == ["modern_request"]
+    assert heard.violations == ["unexpected_request"]
 
 
 async def test_changes_are_heard_on_a_listen_stream_and_the_dialect_closes_without_a_word() -> None:

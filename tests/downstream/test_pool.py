@@ -176,13 +176,9 @@ async def test_a_reload_keeps_what_did_not_change() -> None:
         await told.heard("change", "b", 2)
         assert [len(farm.made) for farm in farms.farms.values()] == [1, 2, 1]
         assert not farms.farms["a"].made[0].closed
-        async with asyncio.timeout(WAIT):
-            while not farms.farms["b"].made[0].closed:
-                await asyncio.sleep(0.001)
+        await eventually(lambda: farms.farms["b"].made[0].closed)
         pool.apply({"c": server()})
-        async with asyncio.timeout(WAIT):
-            while not farms.farms["a"].made[0].closed:
-                await asyncio.sleep(0.001)
+        await eventually(lambda: farms.farms["a"].made[0].closed)
         assert list(pool.status()) == ["c"]
 
 

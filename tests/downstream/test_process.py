@@ -38,6 +38,9 @@ class Owner:
         self.over.set()
 
 
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+
+
 def shell(line: str) -> Command:
     return Command(("/bin/sh", "-c", line), {"PATH": os.defpath}, "/")
 
@@ -100,6 +103,7 @@ async def test_the_end_is_noticed_although_a_grandchild_holds_the_pipes() -> Non
 @pytest.mark.parametrize(
     ("line", "how"), [("exec >&-; exec sleep 60", "closed its output"), ("exec <&-; exec sleep 60", "closed its input")]
 )
+@pytest.mark.usefixtures("short_grace")
 async def test_a_process_that_closes_a_pipe_and_lives_on_is_over(line: str, how: str) -> None:
     async with started(line) as (process, owner, _):
         await asyncio.wait_for(owner.over.wait(), WAIT)

@@ -10,7 +10,7 @@ import pytest
 
 from gateway.downstream.connection import Connection, Setup
 from gateway.downstream.health import Restarts
-from gateway.downstream.slot import SHORTEST_WAIT, Slot
+from gateway.downstream.slot import LONGER_WAIT, SHORTEST_WAIT, Slot
 from gateway.downstream.transport import Reply
 from gateway.errors import DownstreamError, Reason
 from gateway.tasks import TaskSet
@@ -76,11 +76,8 @@ async def test_fifty_who_wait_share_one_start() -> None:
 
     async with slot(farm) as (one, watch, _):
         waiting = [asyncio.get_running_loop().create_task(one.get()) for _ in range(50)]
-        await asyncio.sleep(0)
-        assert one.is_opening
         go.set()
         assert len(set(await asyncio.gather(*waiting))) == 1
-        assert not one.is_opening
         assert watch.events == ["opened"]
     assert len(farm.made) == 1
 
@@ -109,6 +106,26 @@ async def test_after_the_wait_one_more_start_is_tried() -> None:
         assert watch.events == ["refused", "opened"]
         assert starts.failures == 0
         assert one.wait() == SHORTEST_WAIT
+
+
+async def test_while_a_failed_start_is_tried_again_nobody_else_waits_for_it() -> None:
+    clock = Clock()
+    farm = Farm({"server/discover": lambda sent: bare(503)}, {"server/discover": forever}, http=True)
+    async with slot(farm, clock) as (one, _, _starts):
+        with pytest.raises(DownstreamError):
+            await one.get()
+        clock.now += 1
+        trying = asyncio.get_running_loop().create_task(one.get())
+        while len(farm.made) < 2:
+            await asyncio.sleep(0)
+        assert one.is_opening
+        assert one.wait() == LONGER_WAIT
+        with pytest.raises(DownstreamError, match="HTTP status 503; next try in 1 s") as caught:
+            await asyncio.wait_for(one.get(), WAIT)
+        assert caught.value.retry_after_ms == 1000
+        await one.aclose()
+        with pytest.raises(DownstreamError):
+            await trying
 
 
 async def test_one_who_gives_up_does_not_stop_the_start_for_others() -> None:

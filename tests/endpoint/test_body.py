@@ -56,6 +56,9 @@ class Script:
         self._pieces = list(pieces)
         self.taken = 0
 
+    def at_eof(self) -> bool:
+        return not self._pieces
+
     async def readany(self) -> bytes:
         self.taken += 1
         piece = self._pieces.pop(0) if self._pieces else b""

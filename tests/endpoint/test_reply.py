@@ -76,6 +76,16 @@ def test_any_other_refusal_is_an_error_with_status_200(era: Era, reason: Reason,
     assert message["error"] == {"code": code, "message": "text", "data": {"source": "gateway", "reason": reason.value}}
 
 
+@pytest.mark.parametrize("era", Era)
+@pytest.mark.parametrize("method", ["tools/call", "prompts/get"])
+def test_missing_scopes_are_a_challenge_that_names_all_of_them(era: Era, method: str) -> None:
+    failure = Failure(Reason.DENIED, "text", scopes=frozenset({"crm.write", "crm.read"}))
+    answer = reply.of_outcome(moment(), asked(era, method), Exchange(), failure)
+    challenge = 'Bearer realm="mcp", error="insufficient_scope", scope="crm.read crm.write"'
+    assert (answer.status, answer.headers) == (403, {"WWW-Authenticate": challenge})
+    assert json.loads(answer.body)["error"]["code"] == -31008
+
+
 def test_an_error_says_when_to_try_again() -> None:
     message = answered(LIMITED, asked(Era.MODERN, "prompts/get"))[1]
     assert message["error"]["data"]["retryAfterMs"] == 250

@@ -105,15 +105,21 @@ def events(directory: Path) -> list[Value]:
 
 
 class FlakyDisk:
-    """A disk that refuses when told to: ``room`` bytes are left, ``sync_error`` is what syncing answers."""
+    """A disk that refuses when told to: ``room`` bytes are left, the errors are what it answers."""
 
     def __init__(self) -> None:
         self.room: int | None = None
         self.sync_error: int | None = None
+        self.open_error: int | None = None
         self.syncs = 0
 
     def disk(self) -> Disk:
-        return Disk(os.open, self._write, self._sync)
+        return Disk(self._open, self._write, self._sync)
+
+    def _open(self, path: Path, flags: int, mode: int) -> int:
+        if self.open_error is not None:
+            raise OSError(self.open_error, os.strerror(self.open_error))
+        return os.open(path, flags, mode)
 
     def _write(self, descriptor: int, data: bytes | memoryview) -> int:
         if self.room is None:

@@ -1,4 +1,4 @@
-"""A process that appends to a log under load until it is killed; run as ``python -m tests.kit.audit_writer DIR DURABILITY``.
+"""A process that appends to a log until it is killed: ``python -m tests.kit.audit_writer DIR DURABILITY``.
 
 Prints ``+SEQ CALL`` for each start the log acknowledged as durable and ``-SEQ CALL`` for each acknowledged end.
 """

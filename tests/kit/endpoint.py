@@ -22,8 +22,7 @@ from gateway.endpoint.body import BodyLimits
 from gateway.endpoint.connection import Bounds
 from gateway.endpoint.server import Endpoint
 from gateway.endpoint.server import build as build_endpoint
-from gateway.endpoint.services import ChangeListener
-from gateway.errors import AuditUnavailable
+from gateway.endpoint.services import ChangeListener, UpdateListener
 from gateway.model.call import Call, Target
 from gateway.model.catalog import Catalog, Definition, Kind, Listing, Route
 from gateway.model.exchange import Exchange, InstanceFacts
@@ -170,8 +169,8 @@ class FakeServices:
     refused: list[tuple[Call, str]] = field(default_factory=list)
     ended: list[str] = field(default_factory=list)
     listeners: list[ChangeListener] = field(default_factory=list)
+    updated: list[UpdateListener] = field(default_factory=list)
     is_draining: bool = False
-    audit_full: bool = False
 
     def __post_init__(self) -> None:
         self.throttle = Throttle(self.now.config.auth.throttle.failures)
@@ -192,9 +191,16 @@ class FakeServices:
         for listener in self.listeners:
             listener(server, frozenset(kinds))
 
+    def resource_updates(self, listener: UpdateListener) -> Callable[[], None]:
+        self.updated.append(listener)
+        return lambda: self.updated.remove(listener)
+
+    def resource_changed(self, server: str, uri: str) -> None:
+        """Publish an update."""
+        for listener in self.updated:
+            listener(server, uri)
+
     async def security_event(self, event: str, fields: dict[str, object]) -> None:
-        if self.audit_full:
-            raise AuditUnavailable("full")
         self.events.append((event, fields))
 
     async def denied(self, call: Call, reason: str) -> None:

@@ -57,6 +57,7 @@ async def test_a_killed_server_ends_its_calls_at_once_and_the_next_call_works(tm
                 answer = call.result()
                 assert answer.refusal["reason"] == "unavailable"
                 assert answer.refusal["mayHaveRun"] is True
+                assert "may have run" in answer.result["content"][0]["text"]
             assert not (await wire.call(client, "notes__whoami")).result["isError"]
             await _answers_again(client, "scripted__whoami")
 

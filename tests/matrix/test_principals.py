@@ -130,8 +130,8 @@ def test_a_tripped_limit_is_a_readable_result_and_waiting_as_told_works(
     """G104: a refusal that a model can read and a client library survives."""
     search = {"name": "first__search_notes", "arguments": {"query": "release"}}
     with driver(client, gateway.url, tmp_path / "stderr", ALICE) as alice:
-        results = [alice.ok("call", **search) for _ in range(8)]
-        refused = next(result for result in reversed(results) if result.get("isError"))
+        results = (alice.ok("call", **search) for _ in range(50))
+        refused = next(result for result in results if result.get("isError"))
         refusal = refused["_meta"]["dev.mcp-gateway/refusal"]
 
         assert refusal["reason"] == "rate_limited"

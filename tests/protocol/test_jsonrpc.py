@@ -315,6 +315,26 @@ def test_any_bytes_of_a_server_are_a_message_or_a_documented_error(text: bytes) 
         assert isinstance(message, (ServerResult, ServerFailure, ServerRequest, ServerNotification))
 
 
+@pytest.mark.parametrize(
+    ("line", "identifier"),
+    [
+        (b'{"jsonrpc":"2.0","id":7,"result":{"text":"a\xc3("}}', 7),
+        (b'{"jsonrpc":"2.0","result":{"id":8,"text":"\\ud800"},"id":"7"}', "7"),
+        (b'{"jsonrpc":"2.0","id":7,"error":{"code":1,"message":"\\udc00"}}', 7),
+        (b'{"jsonrpc":"2.0","id":7,"result":["\\ud800"]}', 7),
+        (b'{"jsonrpc":"2.0","id":7,"method":"ping","params":{"a":"\xff"}}', None),
+        (b'{"jsonrpc":"2.0","method":"notifications/x","params":{"a":"\xff"}}', None),
+        (b'{"jsonrpc":"2.0","id":7,"result":{"text":"\xff"}', None),
+        (b"\xff\xfe starting up", None),
+    ],
+)
+def test_an_answer_with_broken_text_can_be_told_to_its_call(line: bytes, identifier: Id | None) -> None:
+    """G010: that call errors, the link lives."""
+    with pytest.raises(JsonError):
+        split(line)
+    assert jsonrpc.claimed_id(line) == identifier
+
+
 def test_an_error_member_can_be_read_by_itself() -> None:
     assert jsonrpc.read_error(rawjson.Raw(b'{"code":-32000,"message":"m"}')) == ErrorObject(-32000, "m")
     with pytest.raises(Invalid, match="no object") as caught:

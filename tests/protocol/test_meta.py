@@ -242,6 +242,19 @@ def test_any_meta_is_read_or_refused(value: Object) -> None:
         assert set(told.extra) <= set(value)
 
 
+def test_a_server_cannot_speak_for_the_gateway() -> None:
+    spoofed = b'{"a":1,"_meta":{"dev.mcp-gateway/refusal":{},"k": [ ],"dev.mcp\\u002dgateway/instance":{}}}'
+    assert rawjson.encode(meta.without_ours(rawjson.decode_members(spoofed))) == b'{"a":1,"_meta":{"k":[ ]}}'
+
+
+@pytest.mark.parametrize(
+    "text", [b'{"a":1}', b'{"_meta":{"dev.mcp-gateways/x":1}}', b'{"_meta":null}', b'{"_meta":[]}']
+)
+def test_a_result_that_does_not_claim_to_be_ours_stays_the_same(text: bytes) -> None:
+    result = rawjson.decode_members(text)
+    assert meta.without_ours(result) is result
+
+
 def test_additions_join_what_the_server_said() -> None:
     result = rawjson.decode_members(b'{"a":1,"_meta":{"k": [ 1 ],"x":1},"b":2}')
     merged = meta.merge(result, {"x": 2, "y": {"z": None}})

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from gateway.protocol import rawjson
 from gateway.protocol.rawjson import JsonError, Value
+from tests.kit.json_vectors import BAD, POSITIONS
 
 MAX_INT = 2**63 - 1
 
@@ -32,118 +33,6 @@ def reason_of(decode: Callable[[bytes], object], data: bytes) -> str:
     with pytest.raises(JsonError) as caught:
         decode(data)
     return caught.value.reason
-
-
-POSITIONS = {
-    "top": b"%s",
-    "params": b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":%s}}',
-    "arguments": b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","arguments":{"x":%s}}}',
-    "array": b'[{"first":"one"},%s]',
-}
-
-BAD: dict[bytes, str] = {
-    # S23, G078: numbers.
-    b"NaN": "not_a_number",
-    b"Infinity": "not_a_number",
-    b"-Infinity": "not_a_number",
-    b"1e999": "number_out_of_range",
-    b"-1e999": "number_out_of_range",
-    b"1e400": "number_out_of_range",
-    b"9223372036854775808": "integer_out_of_range",
-    b"-9223372036854775808": "integer_out_of_range",
-    b"18446744073709551616": "integer_out_of_range",
-    b"9" * 64: "integer_out_of_range",
-    b"9" * 65: "number_too_long",
-    b"-" + b"9" * 64: "number_too_long",
-    b"9" * 5000: "number_too_long",
-    b"0." + b"1" * 63: "number_too_long",
-    b"1e" + b"0" * 63: "number_too_long",
-    # S22, G065: duplicate keys, after unescaping, at any depth.
-    b'{"name":"a","name":"b"}': "duplicate_key",
-    b'{"n\\u0061me":"b","name":"a"}': "duplicate_key",
-    b'{"a":1,"b":2,"\\u0061":1}': "duplicate_key",
-    b'{"x":[{"y":{"a":1,"a":1}}]}': "duplicate_key",
-    b'{"":1,"":2}': "duplicate_key",
-    # S24: lone surrogates, in values and keys.
-    b'"\\ud800"': "lone_surrogate",
-    b'"\\udfff"': "lone_surrogate",
-    b'"\\uDBFF end"': "lone_surrogate",
-    b'"\\udc00\\ud800"': "lone_surrogate",
-    b'"\\ud83d \\ude00"': "lone_surrogate",
-    b'"\\ud83d\\ud83d\\ude00"': "lone_surrogate",
-    b'{"\\ud800":1}': "lone_surrogate",
-    b'"\\\\\\ud800"': "lone_surrogate",
-    # S21, G010: not UTF-8.
-    b'"\xff"': "not_utf8",
-    b'"\xc0\xaf"': "not_utf8",
-    b'"\xed\xa0\x80"': "not_utf8",
-    b'"\xe0\x80\xaf"': "not_utf8",
-    b'"\xf5\x80\x80\x80"': "not_utf8",
-    b'"\xc3("': "not_utf8",
-    b'"\xc3"': "not_utf8",
-    b"\xff": "not_utf8",
-    # Grammar.
-    b'"a\nb"': "syntax",
-    b'"a\tb"': "syntax",
-    b'"a\x00b"': "syntax",
-    b"\x00": "syntax",
-    b"01": "syntax",
-    b"-01": "syntax",
-    b"1.": "syntax",
-    b".5": "syntax",
-    b"+1": "syntax",
-    b"0x10": "syntax",
-    b"1e": "syntax",
-    b"-": "syntax",
-    b"--1": "syntax",
-    b"1_000": "syntax",
-    b"'a'": "syntax",
-    b"a": "syntax",
-    b"True": "syntax",
-    b"None": "syntax",
-    b"undefined": "syntax",
-    b"nul": "syntax",
-    b"nan": "syntax",
-    b"[1,]": "syntax",
-    b"[,1]": "syntax",
-    b'{"a":1,}': "syntax",
-    b'{"a"}': "syntax",
-    b"{a:1}": "syntax",
-    b"{1:1}": "syntax",
-    b'{"a":1 "b":2}': "syntax",
-    b"[1 2]": "syntax",
-    b"[1}": "syntax",
-    b'"\\x"': "syntax",
-    b'"\\u12"': "syntax",
-    b'"\\u00g0"': "syntax",
-    b'"\\u+061"': "syntax",
-    b'"open': "syntax",
-    b'"open\\': "syntax",
-    b'"open\\"': "syntax",
-    b"[": "syntax",
-    b"{": "syntax",
-    b"]": "syntax",
-    b"[]" * 100 + b"]": "syntax",
-    b"/*c*/1": "syntax",
-    b"1//c": "syntax",
-    b"\\u0031": "syntax",
-    "\uff11".encode(): "syntax",
-    "\u0663".encode(): "syntax",
-    "1\u0663".encode(): "syntax",
-    "\u00a01".encode(): "syntax",
-    " \ufeff1".encode(): "syntax",
-    b"\x0b1": "syntax",
-    b"\x0c1": "syntax",
-    b"1;": "syntax",
-    b'"a" "b"': "syntax",
-    # S25, G078: size.
-    b"[" * 65 + b"]" * 65: "too_deep",
-    b'{"a":' * 65 + b"1" + b"}" * 65: "too_deep",
-    b"[" * 90_000: "too_deep",
-    b"[" * 200_000: "too_many_nodes",
-    b"[" + b"0," * 100_000 + b"0]": "too_many_nodes",
-    b"{%s}" % b",".join(b'"%d":0' % i for i in range(10_001)): "too_many_keys",
-}
 
 
 @pytest.mark.parametrize("place", POSITIONS)
@@ -343,7 +232,10 @@ def test_members_of_a_member_can_be_split_too() -> None:
         (b'{"a":1} x', "not_an_object"),
         (b'{"a":"b\nc"}', "not_an_object"),
         (b'{"a":[1,]}', "not_an_object"),
-        (b'{"a":"\\ud800"}', "not_an_object"),
+        (b'{"a":"\\ud800"}', "lone_surrogate"),
+        (b'{"a":["x\\uDFFF"],"b":1}', "lone_surrogate"),
+        (b'{"a":"\\ud83d\\ude00\\ud83d"}', "lone_surrogate"),
+        (b'{"a":"\\ud83d\\ude00",}', "not_an_object"),
         (b'{"a":%s}' % (b"[" * 100_000), "not_an_object"),
         (b'{"a":"\xc3("}', "not_utf8"),
         (b'{"a\xff":1}', "not_utf8"),
@@ -370,6 +262,21 @@ def test_a_text_that_is_no_array_is_refused(data: bytes, reason: str) -> None:
 @pytest.mark.parametrize("data", [b"", b"nul", b'"\xff"', b"1e999", b"9" * 5000, b"NaN", b"[" * 100_000, b'"\\ud800"'])
 def test_a_value_that_cannot_be_read_is_refused(data: bytes) -> None:
     assert reason_of(rawjson.decode_value, data) == "syntax"
+
+
+@pytest.mark.parametrize(
+    ("broken", "repaired"),
+    [
+        (b'"a\xffb"', '"a\ufffdb"'.encode()),
+        (b'"\\ud800"', b'"\\ufffd"'),
+        (b'"\\udc00\\uD800x"', b'"\\ufffd\\ufffdx"'),
+        (b'"\\ud83d\\ude00 \\u00e9"', b'"\\ud83d\\ude00 \\u00e9"'),
+        (b'"\\\\ud800"', b'"\\\\ufffd"'),
+    ],
+)
+def test_repairing_touches_nothing_but_what_is_broken(broken: bytes, repaired: bytes) -> None:
+    assert rawjson.repaired(broken) == repaired
+    rawjson.decode_strict(repaired)
 
 
 def test_a_member_that_cannot_be_used_counts_as_null() -> None:

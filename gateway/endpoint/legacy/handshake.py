@@ -14,6 +14,7 @@ from gateway.endpoint.inbound import Equipment, Inbound
 from gateway.endpoint.legacy.session import Full, Session, Sessions, new_session_id
 from gateway.endpoint.rejection import Rejected, Rejection
 from gateway.endpoint.reply import Answer
+from gateway.endpoint.updates import Watcher
 from gateway.errors import Reason, RequestError
 from gateway.model.catalog import Kind
 from gateway.protocol import codes, headers, jsonrpc, methods, rawjson, versions
@@ -73,7 +74,11 @@ class Handshake:
         if evicted is not None:
             self._finish([evicted])
         subscriber = Subscriber(session.principal, session.view, frozenset(Kind), session.announce)
-        session.unsubscribe = self._equipment.announcements.subscribe(subscriber)
+        watcher = Watcher(session.principal, session.view, session.uris, session.updated)
+        session.subscriptions += [
+            self._equipment.announcements.subscribe(subscriber),
+            self._equipment.updates.subscribe(watcher),
+        ]
         self._count()
         if self._sweeper is None or self._sweeper.done():
             self._sweeper = self._equipment.tasks.start(self._sweep(), "session-sweep")

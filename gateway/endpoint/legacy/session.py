@@ -11,12 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from gateway.endpoint.announcements import Subscriber
 from gateway.endpoint.running import Ticket
 from gateway.endpoint.stream import EventStream
 from gateway.errors import Reason
 from gateway.model.principal import Principal
-from gateway.protocol import jsonrpc
+from gateway.protocol import jsonrpc, methods
 from gateway.protocol.jsonrpc import Id
 from gateway.protocol.rawjson import Object
 
@@ -56,8 +55,7 @@ class Session:
     uris: set[str] = field(default_factory=set)
     calls: dict[CallKey, Ticket] = field(default_factory=dict)
     streams: list[EventStream] = field(default_factory=list)
-    subscriber: Subscriber | None = None
-    unsubscribe: Callable[[], None] | None = None
+    subscriptions: list[Callable[[], None]] = field(default_factory=list)
     unheard: dict[str, None] = field(default_factory=dict)
     ended: bool = False
 
@@ -68,11 +66,19 @@ class Session:
 
     def announce(self, method: str) -> None:
         """Tell of a change on one stream, the newest (transports §Multiple Connections); keep it if there is none."""
+        if not self._tell(jsonrpc.encode_notification(method, None)):
+            self.unheard[method] = None
+
+    def updated(self, uri: str) -> None:
+        """Tell of a changed resource, if there is a stream."""
+        self._tell(jsonrpc.encode_notification(methods.RESOURCE_UPDATED, {"uri": uri}))
+
+    def _tell(self, data: bytes) -> bool:
         for stream in reversed(self.streams):
             if stream.open:
-                stream.send(jsonrpc.encode_notification(method, None))
-                return
-        self.unheard[method] = None
+                stream.send(data)
+                return True
+        return False
 
     def attach(self, stream: EventStream) -> None:
         """Take a stream, and send on it what could not be told before."""
@@ -96,8 +102,8 @@ class Session:
     def end(self) -> None:
         """Stop its calls and end its streams."""
         self.ended = True
-        if self.unsubscribe is not None:
-            self.unsubscribe()
+        for unsubscribe in self.subscriptions:
+            unsubscribe()
         for ticket in self.calls.values():
             ticket.stop(Reason.CANCELLED)
         for stream in self.streams:

@@ -17,10 +17,11 @@ from gateway.endpoint.build import invalid, known
 from gateway.endpoint.inbound import Equipment, Inbound, too_many_streams
 from gateway.endpoint.rejection import Rejected
 from gateway.endpoint.stream import EventStream
+from gateway.endpoint.updates import Watcher
 from gateway.model.catalog import Kind
 from gateway.protocol import jsonrpc, meta, methods
 from gateway.protocol.jsonrpc import Id
-from gateway.protocol.rawjson import Members, Object
+from gateway.protocol.rawjson import Members, Object, Value
 
 _FILTERS: Final = {
     "toolsListChanged": frozenset({Kind.TOOL}),
@@ -41,6 +42,10 @@ class _Subscription:
     def announce(self, method: str) -> None:
         """Send a change notification."""
         self.send(method, {})
+
+    def updated(self, uri: str) -> None:
+        """Send that a resource has changed."""
+        self.send(methods.RESOURCE_UPDATED, {"uri": uri})
 
     def send(self, method: str, params: Object) -> None:
         """Send a notification with the subscription's id in ``_meta``."""
@@ -76,7 +81,7 @@ class Listen:
             RequestError: the filter has a wrong shape.
             Rejected: 429 when this principal has too many streams.
         """
-        kinds, honoured = _filter(inbound, params)
+        kinds, uris, honoured = _filter(inbound, params)
         caps, principal = self._equipment.caps, inbound.principal
         if not caps.acquire(principal.id):
             raise Rejected(too_many_streams(identifier))
@@ -85,7 +90,8 @@ class Listen:
         stream.still_allowed = lambda: services.current().authenticator.is_current(principal)
         subscription = _Subscription(identifier, stream)
         subscriber = Subscriber(principal, inbound.view, kinds, subscription.announce)
-        unsubscribe = self._equipment.announcements.subscribe(subscriber)
+        watcher = Watcher(principal, inbound.view, uris, subscription.updated)
+        ends = [self._equipment.announcements.subscribe(subscriber), self._equipment.updates.subscribe(watcher)]
         self._open.add(subscription)
         try:
             subscription.send(methods.ACKNOWLEDGED, {"notifications": honoured})
@@ -95,12 +101,13 @@ class Listen:
             raise
         finally:
             self._open.discard(subscription)
-            unsubscribe()
+            for unsubscribe in ends:
+                unsubscribe()
             caps.release(principal.id)
 
 
-def _filter(inbound: Inbound, params: Object) -> tuple[frozenset[Kind], Object]:
-    """Read the filter: the kinds to hear of, and what the acknowledgment says is honoured."""
+def _filter(inbound: Inbound, params: Object) -> tuple[frozenset[Kind], frozenset[str], Object]:
+    """Read the filter: kinds and URIs to hear of, and what the acknowledgment names: only what is visible."""
     wanted = params.get("notifications")
     if not isinstance(wanted, dict):
         raise invalid("notifications must be an object")
@@ -114,7 +121,19 @@ def _filter(inbound: Inbound, params: Object) -> tuple[frozenset[Kind], Object]:
         if value:
             kinds |= meant
             honoured[name] = True
-    uris = wanted.get(_RESOURCES, [])
-    if not isinstance(uris, list) or len(uris) > MAX_URIS or not all(isinstance(uri, str) for uri in uris):
+    uris = _uris(wanted.get(_RESOURCES, []))
+    visible = [uri for uri in uris if _visible(inbound, uri)]
+    if visible:
+        honoured[_RESOURCES] = [*visible]
+    return kinds, frozenset(visible), honoured
+
+
+def _uris(value: Value) -> list[str]:
+    uris = [uri for uri in value if isinstance(uri, str)] if isinstance(value, list) else None
+    if uris is None or not isinstance(value, list) or len(uris) != len(value) or len(uris) > MAX_URIS:
         raise invalid(f"notifications.{_RESOURCES} must be a list of at most {MAX_URIS} strings")
-    return kinds, honoured
+    return uris
+
+
+def _visible(inbound: Inbound, uri: str) -> bool:
+    return inbound.moment.resolve_uri(uri, inbound.principal, inbound.view).target is not None

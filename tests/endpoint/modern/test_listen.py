@@ -71,9 +71,26 @@ async def test_several_subscriptions_hear_the_same_change() -> None:
             assert (await anext(messages))["method"] == "notifications/resources/list_changed"
 
 
-async def test_resources_are_not_promised_before_they_can_be_delivered() -> None:
+async def test_only_visible_resources_are_promised_and_told_of() -> None:
+    now = moment()
+    now.hides = lambda principal, target: target.name == "note://secret"
+    async with serving(now) as site, connect(site.port) as connection:
+        wanted = ["note://one", "notes+note://2", "note://secret", "x://y"]
+        messages = await opened(connection, listen({"resourceSubscriptions": wanted}, 4))
+        promised = (await anext(messages))["params"]["notifications"]
+        assert promised == {"resourceSubscriptions": ["note://one", "notes+note://2"]}
+        for uri in ("note://secret", "note://3", "note://2"):
+            site.services.resource_changed("notes", uri)
+        assert await anext(messages) == {
+            "jsonrpc": "2.0",
+            "method": "notifications/resources/updated",
+            "params": {"uri": "notes+note://2", "_meta": {ID_KEY: 4}},
+        }
+
+
+async def test_nothing_visible_promises_nothing() -> None:
     async with serving() as site, connect(site.port) as connection:
-        messages = await opened(connection, listen({"resourceSubscriptions": ["note://one"]}))
+        messages = await opened(connection, listen({"resourceSubscriptions": ["x://y"]}))
         assert (await anext(messages))["params"]["notifications"] == {}
 
 

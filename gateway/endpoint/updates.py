@@ -1,0 +1,86 @@
+"""Changes of single resources, as the subscribers of both eras hear of them: only those they may read, coalesced.
+
+A server tells of its own URI; a subscriber hears the form it subscribed to, bare or ``SERVER+URI``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Set
+from dataclasses import dataclass, field
+from typing import Final
+
+from gateway.endpoint.services import Moment, Services
+from gateway.model.principal import Principal
+
+COALESCE: Final = 0.05
+"""Seconds in which further updates of a resource become one notification."""
+
+Deliver = Callable[[str], None]
+"""Takes a URI as the subscriber wrote it; must not block."""
+
+
+@dataclass(slots=True, eq=False)
+class Watcher:
+    """Who wants to hear of which URIs; ``uris`` may change while it is subscribed."""
+
+    principal: Principal
+    view: str | None
+    uris: Set[str]
+    deliver: Deliver
+    due: dict[str, None] = field(default_factory=dict)
+    timer: asyncio.TimerHandle | None = None
+
+    def hears(self, moment: Moment, server: str, uri: str) -> str | None:
+        """Return the subscribed form that leads to this resource for this principal, None if there is none."""
+        for form in (uri, f"{server}+{uri}"):
+            if form in self.uris:
+                target = moment.resolve_uri(form, self.principal, self.view).target
+                if target is not None and (target.server, target.name) == (server, uri):
+                    return form
+        return None
+
+    def flush(self) -> None:
+        """Deliver what has come together."""
+        self.timer = None
+        due, self.due = self.due, {}
+        for uri in due:
+            self.deliver(uri)
+
+
+class Updates:
+    """Everyone who waits for changes of resources at this endpoint."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._watchers: set[Watcher] = set()
+        self._unsubscribe = services.resource_updates(self._updated)
+
+    def subscribe(self, watcher: Watcher) -> Callable[[], None]:
+        """Deliver updates from now on; the result ends that."""
+        self._watchers.add(watcher)
+
+        def unsubscribe() -> None:
+            self._watchers.discard(watcher)
+            if watcher.timer is not None:
+                watcher.timer.cancel()
+
+        return unsubscribe
+
+    def close(self) -> None:
+        """Hear of nothing any more."""
+        self._unsubscribe()
+        for watcher in self._watchers:
+            if watcher.timer is not None:
+                watcher.timer.cancel()
+        self._watchers.clear()
+
+    def _updated(self, server: str, uri: str) -> None:
+        moment = self._services.current()
+        for watcher in self._watchers:
+            form = watcher.hears(moment, server, uri) if watcher.uris else None
+            if form is None:
+                continue
+            watcher.due[form] = None
+            if watcher.timer is None:
+                watcher.timer = asyncio.get_running_loop().call_later(COALESCE, watcher.flush)

@@ -1,0 +1,110 @@
+"""GET streams: changes on one of them, ended by DELETE, by draining and with the credential (G023, G029)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import pytest
+
+from gateway.config.access import Limits
+from gateway.endpoint import stream as streams
+from gateway.model.catalog import Kind
+from tests.kit.clients import Connection, Json, LegacySession, ask, connect, raw
+from tests.kit.endpoint import ALICE, Site, config, keyed, moment, serving
+
+
+@asynccontextmanager
+async def opened(session: LegacySession) -> AsyncIterator[tuple[Connection, AsyncIterator[Json]]]:
+    async with connect(session.port) as connection:
+        await connection.send(session.get())
+        status, headers = await connection.head()
+        assert (status, headers["content-type"]) == (200, "text/event-stream")
+        yield connection, connection.messages()
+
+
+async def begun(site: Site) -> LegacySession:
+    session = LegacySession(site.port)
+    await session.begin()
+    return session
+
+
+async def test_changes_are_told_on_one_stream_only() -> None:
+    async with serving() as site:
+        session = await begun(site)
+        async with opened(session) as (_, first), opened(session) as (_, second):
+            site.services.changed("notes", Kind.TOOL, Kind.PROMPT)
+            told = [(await anext(second))["method"] for _ in range(2)]
+            assert sorted(told) == ["notifications/prompts/list_changed", "notifications/tools/list_changed"]
+            assert (await ask(site.port, session.delete())).status == 204
+            assert [message async for message in first] == []
+            assert [message async for message in second] == []
+
+
+async def test_a_change_before_the_stream_is_told_when_it_opens() -> None:
+    async with serving() as site:
+        session = await begun(site)
+        site.services.changed("notes", Kind.RESOURCE)
+        async with opened(session) as (_, messages):
+            assert await anext(messages) == {"jsonrpc": "2.0", "method": "notifications/resources/list_changed"}
+
+
+async def test_a_subscribed_resource_is_told_of_until_it_is_unsubscribed() -> None:
+    async with serving() as site:
+        session = await begun(site)
+        async with opened(session) as (_, messages):
+            await session.ask("resources/subscribe", {"uri": "note://one"})
+            await session.ask("resources/subscribe", {"uri": "note://2"})
+            await session.ask("resources/unsubscribe", {"uri": "note://one"})
+            for uri in ("note://one", "note://3", "note://2"):
+                site.services.resource_changed("notes", uri)
+            assert await anext(messages) == {
+                "jsonrpc": "2.0",
+                "method": "notifications/resources/updated",
+                "params": {"uri": "note://2"},
+            }
+
+
+async def test_draining_ends_streams_and_leaves_the_session() -> None:
+    async with serving() as site:
+        session = await begun(site)
+        async with opened(session) as (_, messages):
+            site.endpoint.close_streams()
+            assert [message async for message in messages] == []
+        assert (await session.ask("ping")).status == 200
+
+
+async def test_a_client_that_closes_its_stream_keeps_its_session() -> None:
+    async with serving() as site:
+        session = await begun(site)
+        for _ in range(3):
+            async with opened(session):
+                pass
+        assert (await session.ask("ping")).status == 200
+
+
+@pytest.mark.parametrize("headers", [[], [("Mcp-Session-Id", "nope")]])
+async def test_a_stream_needs_a_session(headers: list[tuple[str, str]]) -> None:
+    async with serving() as site:
+        reply = await ask(site.port, raw("GET /mcp HTTP/1.1", [("Host", "localhost"), *headers]))
+        assert reply.status == (404 if headers else 400)
+
+
+async def test_a_principal_has_only_so_many_streams() -> None:
+    async with serving(moment(config(limits=Limits(sessions=1)))) as site:
+        session = await begun(site)
+        async with AsyncExitStack() as stack:
+            for _ in range(17):
+                await stack.enter_async_context(opened(session))
+            refused = await ask(site.port, session.get())
+            assert (refused.status, refused.code, refused.headers["retry-after"]) == (429, -31007, "30")
+
+
+async def test_a_stream_ends_when_its_credential_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "HEARTBEAT", 0.02)
+    async with serving(moment(keyed())) as site:
+        session = LegacySession(site.port, list(ALICE))
+        await session.begin()
+        async with opened(session) as (_, messages):
+            site.services.now = moment()
+            assert [message async for message in messages] == []

@@ -1,0 +1,77 @@
+"""Changes of resources reach those who subscribed and may read them, under the name they used."""
+
+from __future__ import annotations
+
+import asyncio
+
+from gateway.endpoint.updates import Updates, Watcher
+from gateway.model.catalog import Kind
+from gateway.model.principal import ANONYMOUS
+from tests.kit.definitions import definition
+from tests.kit.endpoint import NOTES, FakeServices, moment
+
+
+class Heard:
+    def __init__(self) -> None:
+        self.uris: list[str] = []
+        self.any = asyncio.Event()
+
+    def __call__(self, uri: str) -> None:
+        self.uris.append(uri)
+        self.any.set()
+
+    async def wait(self) -> list[str]:
+        async with asyncio.timeout(5):
+            await self.any.wait()
+        return self.uris
+
+
+def watching(services: FakeServices, *uris: str) -> tuple[Updates, Heard, Watcher]:
+    heard = Heard()
+    return Updates(services), heard, Watcher(ANONYMOUS, None, set(uris), heard)
+
+
+async def test_many_updates_of_one_resource_are_one_notification() -> None:
+    services = FakeServices(moment())
+    updates, heard, watcher = watching(services, "note://one", "notes+note://2")
+    updates.subscribe(watcher)
+    for _ in range(1000):
+        for uri in ("note://one", "note://2", "note://3"):
+            services.resource_changed("notes", uri)
+    assert await heard.wait() == ["note://one", "notes+note://2"]
+    updates.close()
+
+
+async def test_an_update_of_another_server_with_the_same_uri_is_not_meant() -> None:
+    now = moment(lists={"notes": NOTES, "other": (definition(Kind.RESOURCE, "note://one"),)})
+    services = FakeServices(now)
+    updates, heard, watcher = watching(services, "note://one", "other+note://one")
+    updates.subscribe(watcher)
+    services.resource_changed("notes", "note://one")
+    services.resource_changed("other", "note://one")
+    assert await heard.wait() == ["other+note://one"]
+
+
+async def test_what_is_no_longer_visible_is_not_told() -> None:
+    services = FakeServices(moment())
+    updates, heard, watcher = watching(services, "note://one", "note://2")
+    updates.subscribe(watcher)
+    services.now.hides = lambda principal, target: target.name == "note://one"
+    services.resource_changed("notes", "note://one")
+    services.resource_changed("notes", "note://2")
+    assert await heard.wait() == ["note://2"]
+
+
+async def test_an_ended_subscription_hears_nothing_not_even_what_was_due() -> None:
+    services = FakeServices(moment())
+    updates, heard, watcher = watching(services, "note://one")
+    other = Heard()
+    unsubscribe = updates.subscribe(watcher)
+    updates.subscribe(Watcher(ANONYMOUS, None, {"note://one"}, other))
+    services.resource_changed("notes", "note://one")
+    unsubscribe()
+    assert await other.wait() == ["note://one"]
+    assert heard.uris == []
+    services.resource_changed("notes", "note://one")
+    updates.close()
+    assert services.updated == []

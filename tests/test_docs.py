@@ -1,0 +1,175 @@
+"""The documentation, held to the source: everything an operator can name is in it, and what it shows works."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from gateway.cli.main import COMMANDS
+from gateway.config.loader import load
+from gateway.config.root import Config
+from gateway.config.start_rules import start_problems
+from gateway.errors import Reason
+from gateway.telemetry.metrics import Metrics
+
+ROOT: Final = Path(__file__).parents[1]
+DOCS: Final = ROOT / "docs"
+PAGES: Final = tuple(sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *DOCS.rglob("*.md")]))
+ID: Final = re.compile(r"(?<!\w)(S\d{2,3}|G\d{3})(?!\w)")
+# In two pieces, so that this file does not name what it forbids.
+FORBIDDEN: Final = ("/wo" + "rk/", "shar" + "ed/", "/ro" + "ot/", "/tm" + "p/", "registry.npm" + "js", "pypi" + ".org")
+
+
+def _text(name: str) -> str:
+    return (DOCS / name).read_text("utf-8")
+
+
+def _names(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def test_every_metric_is_documented() -> None:
+    page = _text("metrics.md")
+    scraped = Metrics().render("")[0].decode()
+    names = {line.split()[2] for line in scraped.splitlines() if line.startswith("# TYPE mcp_")}
+
+    assert names
+    assert [name for name in sorted(names) if f"`{name}`" not in page] == []
+
+
+def _commands(parser: argparse.ArgumentParser, prefix: str = "") -> Iterator[str]:
+    """Yield every command that does something, such as ``audit verify``."""
+    groups = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    if not groups:
+        yield prefix.strip()
+    for group in groups:
+        for name, child in group.choices.items():
+            yield from _commands(child, f"{prefix} {name}")
+
+
+def test_every_command_is_documented() -> None:
+    parser = argparse.ArgumentParser()
+    subparsers = parser.add_subparsers()
+    for command in COMMANDS:
+        command.register(subparsers)
+    page = _text("cli.md")
+
+    missing = [name for name in _commands(parser) if f"| `{name}" not in page]
+
+    assert missing == []
+
+
+@pytest.mark.parametrize("reason", list(Reason))
+def test_every_refusal_has_a_row_in_troubleshooting(reason: Reason) -> None:
+    assert f"| `{reason.value}` |" in _text("troubleshooting.md")
+
+
+def _keys(schema: dict[str, Any], whole: dict[str, Any]) -> Iterator[str]:
+    """Yield every property name below a JSON Schema, following its own references."""
+    seen: set[str] = set()
+    waiting = [schema]
+    while waiting:
+        node = waiting.pop()
+        reference = node.get("$ref", "")
+        if reference:
+            if reference not in seen:
+                seen.add(reference)
+                waiting.append(whole["$defs"][reference.rpartition("/")[2]])
+            continue
+        yield from node.get("properties", {})
+        waiting += node.get("properties", {}).values()
+        for keyword in ("items", "additionalProperties"):
+            if isinstance(node.get(keyword), dict):
+                waiting.append(node[keyword])
+        for keyword in ("anyOf", "allOf", "oneOf"):
+            waiting += node.get(keyword, [])
+
+
+def test_every_key_of_the_config_is_documented() -> None:
+    schema = Config.model_json_schema()
+    page = _text("config.md")
+
+    missing = [key for key in set(_keys(schema, schema)) if not re.search(rf"`[^`|]*\b{re.escape(key)}\b[^`]*`", page)]
+
+    assert missing == []
+
+
+def test_every_id_that_a_test_cites_is_in_the_assurance_and_the_other_way_round() -> None:
+    listed = set(re.findall(r"^\| ([SG]\d+) \| \S", _text("assurance.md"), re.MULTILINE))
+    cited = {
+        found
+        for path in (ROOT / "tests").rglob("*.py")
+        if path != Path(__file__)
+        for found in ID.findall(path.read_text("utf-8"))
+    }
+
+    assert sorted(cited - listed) == []
+    assert sorted(listed - cited) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_names)
+def test_links_lead_somewhere_and_nothing_names_a_machine(page: Path) -> None:
+    text = page.read_text("utf-8")
+    links = re.findall(r"\]\((?!https?://|#)([^)#]+)", text)
+
+    assert [link for link in links if not (page.parent / link).exists()] == []
+    assert [word for word in FORBIDDEN if word in text] == []
+
+
+def _blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+
+
+CONFIGS: Final = [
+    pytest.param(block, id=f"{_names(page)}-{number}")
+    for page in PAGES
+    for number, block in enumerate(_blocks(page, "yaml"))
+    if block.startswith("# gateway.yaml\n")
+]
+
+
+@pytest.mark.parametrize("block", CONFIGS)
+def test_a_config_that_is_shown_can_be_served_as_pasted(block: str, tmp_path: Path) -> None:
+    file = tmp_path / "gateway.yaml"
+    file.write_text(block)
+    variables = {**os.environ, "CI_BOT_KEY": "k" * 43}
+
+    loaded = load(file, variables)
+
+    assert start_problems(loaded) == []
+    assert loaded.off == {}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_names)
+def test_snippets_are_well_formed(page: Path) -> None:
+    for block in _blocks(page, "json"):
+        json.loads(block)
+    for block in _blocks(page, "yaml"):
+        yaml.safe_load(block)
+    for block in _blocks(page, "python"):
+        compile(block, str(page), "exec")
+
+
+def test_no_lock_file_names_a_registry() -> None:
+    locks = [*ROOT.glob("requirements*.lock"), *(ROOT / "tests" / "environments").glob("*lock*")]
+    packages = [lock for lock in locks if lock.suffix in (".lock", ".json")]
+
+    assert len(packages) >= 9
+    for lock in packages:
+        text = lock.read_text("utf-8")
+        assert "http://" not in text, lock
+        assert "--index-url" not in text, lock
+        assert not re.search(r'"resolved":|https://[^"\s]*(registry|pypi)', text), lock
+
+
+def test_the_license_is_the_one_that_the_package_names() -> None:
+    assert "Apache License" in (ROOT / "LICENSE").read_text("utf-8")
+    assert 'license = "Apache-2.0"' in (ROOT / "pyproject.toml").read_text("utf-8")
