@@ -100,9 +100,17 @@ class Process:
         await self._input.writable.wait()
 
     async def stop(self) -> None:
-        """End the process and everything in its group; safe to call twice and to cancel."""
+        """End the process and everything in its group; safe to call twice.
+
+        A caller that is cancelled still waits, which is bounded: nobody else would see the end of the group.
+        """
         self._owner = None
-        await asyncio.wait({self._begin_stop()})
+        stopping = self._begin_stop()
+        try:
+            await asyncio.wait({stopping})
+        except asyncio.CancelledError:
+            await asyncio.wait({stopping})
+            raise
 
     def kill(self) -> None:
         """End the whole group without any grace; ``stop`` then waits for it."""

@@ -114,6 +114,10 @@ async def test_three_broken_servers_of_twenty_delay_nobody_and_status_says_what_
 
 
 def _says_what_is_wrong(gateway: Gateway) -> None:
+    def errors() -> list[object]:
+        return [gateway.status()["servers"][name].get("last_error") for name in ("refusing", "crashing")]
+
+    eventually(lambda: all(errors()), "status has the errors of those that failed", 10)
     servers = gateway.status()["servers"]
 
     assert servers["s00"]["state"] == "up"
