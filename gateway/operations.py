@@ -169,7 +169,7 @@ def _tool(route: Route) -> Value:
 def _shown(outcome: Outcome) -> Object:
     match outcome:
         case Complete(result):
-            return {"result": {key: rawjson.decode_value(item) for key, item in result.items()}}
+            return {"result": {key: rawjson.peek(item) for key, item in result.items()}}
         case Failure(error=None):
             members = results.refusal(
                 outcome.reason,
@@ -178,7 +178,7 @@ def _shown(outcome: Outcome) -> Object:
                 retry_after_ms=outcome.retry_after_ms,
                 modern=True,
             )
-            return {"result": {key: rawjson.decode_value(item) for key, item in members.items()}}
+            return {"result": {key: rawjson.peek(item) for key, item in members.items()}}
         case Failure(error=error) if error is not None:
             return {"error": {"code": error.code, "message": error.message}}
         case Failure() | InputRequired() | Started():

@@ -31,7 +31,7 @@ from gateway.downstream.fingerprint import fingerprint
 from gateway.downstream.guardian import Guardian
 from gateway.downstream.hooks import Hooks
 from gateway.downstream.pool import Pool, PoolOptions
-from gateway.errors import AuditUnavailable, ConfigError
+from gateway.errors import ConfigError
 from gateway.judgement import CATALOG, FINGERPRINT_KEY, KEY_BYTES
 from gateway.model.call import Call
 from gateway.model.catalog import Kind, Listing
@@ -296,11 +296,8 @@ class Runtime:
         self._write(events.gateway_event(event, facts))
 
     def _write(self, entry: Object) -> None:
-        """Write a record nobody waits for; a log that is down is seen by its health and metrics."""
-        try:
-            self.audit.note(entry)
-        except AuditUnavailable:
-            _log.error("audit_event_lost", event_name=str(entry.get("event")))
+        """Write a record nobody waits for; a loss is counted by the log itself."""
+        self.audit.note(entry)
 
     def _crashed(self, task: str, error: BaseException) -> None:
         _log.error("task_crashed", task=task, error=type(error).__name__, frames=frames_of(error))

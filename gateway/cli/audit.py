@@ -11,6 +11,7 @@ from typing import Final
 
 from gateway.audit.tail import Tail
 from gateway.audit.verify import CannotTell, Verdict, verify
+from gateway.cli.output import add_common, config_path, wants_json
 from gateway.config.loader import Unreadable, load
 from gateway.errors import ConfigError
 from gateway.protocol import rawjson
@@ -34,18 +35,17 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     last.add_argument("-f", "--follow", action="store_true", help="go on with new ones until interrupted")
     for parser in (check, last):
         parser.add_argument("dir", nargs="?", metavar="DIR", help="the log's directory (default: audit.dir)")
-        parser.add_argument("-c", "--config", default="gateway.yaml", metavar="FILE", help="default: %(default)s")
-        parser.add_argument("--json", action="store_true", help="print JSON")
+        add_common(parser)
         parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Run ``audit COMMAND``; returns 0 fine, 1 a finding, 2 could not tell."""
     try:
-        directory = Path(args.dir) if args.dir else _configured(Path(args.config))
+        directory = Path(args.dir) if args.dir else _configured(config_path(args))
         if args.audit_command == "verify":
-            return _verify(directory, as_json=args.json)
-        return _tail(directory, as_json=args.json, follow=args.follow)
+            return _verify(directory, as_json=wants_json(args))
+        return _tail(directory, as_json=wants_json(args), follow=args.follow)
     except (ConfigError, Unreadable, CannotTell) as error:
         print(printable(str(error), 4096), file=sys.stderr)
     except BrokenPipeError:

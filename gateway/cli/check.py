@@ -18,6 +18,7 @@ from gateway.config.loader import Unreadable, load, start_problems
 from gateway.config.policies import Policy
 from gateway.config.root import LoadedConfig
 from gateway.errors import ConfigError, Problem
+from gateway.judgement import against_kept, against_live
 from gateway.policy.engine import Engine
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class Reach:
 def register(subparsers: Subparsers) -> None:
     """Add ``check``."""
     parser = subparsers.add_parser("check", help="say everything that is wrong with a config")
+    parser.add_argument("--live", action="store_true", help="start and list every server first")
     add_common(parser)
 
 
@@ -58,6 +60,9 @@ def run(args: argparse.Namespace) -> int:
         return _report_broken(error.problems, args)
     today = datetime.now(UTC).date()
     judgement = judge(loaded, today)
+    found = against_live(loaded) if args.live else against_kept(loaded)
+    judgement.problems += found.problems
+    judgement.notes += found.notes
     return _report(loaded, judgement, args)
 
 

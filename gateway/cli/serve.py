@@ -5,8 +5,11 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import shutil
+import sys
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gateway.app import Addresses, serve
@@ -54,10 +57,20 @@ def run(args: argparse.Namespace) -> int:
     return Exit.FINE
 
 
+def program() -> str:
+    """Return how this program can be started from here: by its name where that is on the PATH, else as it was."""
+    started = sys.argv[0]
+    name = Path(started).name
+    found = shutil.which(name)
+    if name == "__main__.py":
+        return "python -m gateway"
+    return name if found is not None and Path(found).samefile(started) else started
+
+
 def announce(loaded: LoadedConfig, output: Output, addresses: Addresses) -> None:
     """Say where the gateway is, what to put into a client, and where to look afterwards."""
     config = loaded.config
-    command = f"mcp-gateway {{}} -c {loaded.path}"
+    command = f"{program()} {{}} -c {loaded.path}"
     output.line("")
     output.line(f"MCP gateway is serving {addresses.endpoint}")
     servers = ", ".join(config.servers) or "none yet: add one under servers: in the config"

@@ -60,7 +60,8 @@ def _selector(subject: Subject, selector: str, loc: Loc, findings: Findings) -> 
         findings.problem(loc, "is no selector: it needs a server, a slash and a name", hint)
         return
     wanted = _glob(server)
-    if any(wanted.fullmatch(known) for known in subject.servers):
+    # "Every server" is a meaning of its own and stays right when there is none yet.
+    if server in ("*", "**") or any(wanted.fullmatch(known) for known in subject.servers):
         return
     prefix = _PREFIX.fullmatch(server)
     if prefix is not None:

@@ -250,6 +250,11 @@ class Connection:
         if wire is self._wire and self.state is State.UP:
             self.fail(reason)
 
+    def told(self, reason: str) -> str:
+        """Return a reason as operators are told it: with the server's last words."""
+        words = self._wire.transport.last_words if self._wire is not None else ""
+        return f"{reason}; {words}" if words else reason
+
     def fail(self, reason: str) -> None:
         """Give the connection up: no new call will use it."""
         if self.state is State.UP:

@@ -63,6 +63,11 @@ class HttpTransport:
         self._tasks = TaskSet(lambda task, error: _log.error("http_task_crashed", task=task, error=repr(error)))
 
     @property
+    def last_words(self) -> str:
+        """Nothing: what an HTTP server says is in its answers."""
+        return ""
+
+    @property
     def instance(self) -> str:
         """``http#3``; which session that is only the dialect knows."""
         return f"http#{self._generation}"

@@ -27,10 +27,10 @@ class Watch(Protocol):
         """A connection is up."""
 
     def refused(self, slot: Slot, error: DownstreamError) -> None:
-        """A connection could not be opened."""
+        """A connection could not be opened; the text is for operators."""
 
     def ended(self, slot: Slot, reason: str) -> None:
-        """A connection ended by itself."""
+        """A connection ended by itself; the reason is for operators."""
 
 
 class Slot:
@@ -108,7 +108,7 @@ class Slot:
         except DownstreamError as error:
             self._starts.failed(error.message)
             self._error = self._starts.refusal()
-            self._watch.refused(self, error)
+            self._watch.refused(self, DownstreamError(error.reason, connection.told(error.message)))
             return
         finally:
             self._opening = None
@@ -126,7 +126,7 @@ class Slot:
             self._connection = None
             reason = connection.reason or f'server "{self._starts.server}" ended'
             self.crashes.ended(reason, time.monotonic() - connection.opened_at)
-            self._watch.ended(self, reason)
+            self._watch.ended(self, connection.told(reason))
         await connection.aclose()
 
     def wait(self) -> float:

@@ -83,6 +83,12 @@ class StdioTransport:
         """``pid:4711#3``, or ``pid:0#3`` while there is no process."""
         return f"pid:{self._process.pid if self._process is not None else 0}#{self._generation}"
 
+    @property
+    def last_words(self) -> str:
+        """The last line on its standard error; it may hold anything, so no client ever sees it."""
+        line = self._stderr.last_line()
+        return f"its last line on stderr: {line}" if line else ""
+
     def last_stderr(self) -> str:
         """The last 64 KiB that the process wrote to its standard error, escaped."""
         return self._stderr.text()
@@ -210,9 +216,7 @@ class StdioTransport:
 
     def ended(self, how: str) -> None:
         """The process ended, or closed a pipe."""
-        line = self._stderr.last_line()
-        said = f"; its last line on stderr: {line}" if line else ""
-        self._finish(DownstreamError(Reason.UNAVAILABLE, f"the process of {self._name} {how}{said}"))
+        self._finish(DownstreamError(Reason.UNAVAILABLE, f"the process of {self._name} {how}"))
 
     def _take(self, line: bytes) -> None:
         try:
@@ -224,7 +228,8 @@ class StdioTransport:
                 self._violation("content_length", "Content-Length header")
                 self._break(Reason.PROTOCOL_ERROR, "the server frames messages with Content-Length, not as MCP lines")
             else:
-                self._garbled("bad_json", line, _claimed_id(line) if error.reason == "not_utf8" else None)
+                readable = error.reason in ("not_utf8", "lone_surrogate")
+                self._garbled("bad_json", line, jsonrpc.claimed_id(line) if readable else None)
         else:
             self._dispatch(message)
 
@@ -292,12 +297,3 @@ class StdioTransport:
         for waiting in self._waiting.values():
             if not waiting.answer.done():
                 waiting.answer.set_exception(DownstreamError(end.reason, end.message, may_have_run=waiting.sent))
-
-
-def _claimed_id(line: bytes) -> Id | None:
-    """Read the id of a line that is not UTF-8, so that its call can be told."""
-    try:
-        message = jsonrpc.split(line.decode("utf-8", "replace").encode())
-    except (Invalid, JsonError):
-        return None
-    return message.id if isinstance(message, (ServerResult, ServerFailure)) else None

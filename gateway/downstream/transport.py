@@ -69,6 +69,10 @@ class Transport(Protocol):
     def instance(self) -> str:
         """A short name of what is reached: ``pid:4711#3`` or a session's keyed hash."""
 
+    @property
+    def last_words(self) -> str:
+        """What the other side last had to say, escaped and bounded, for operators alone; "" where there is nothing."""
+
     async def open(self, inbox: Inbox) -> None:
         """Start the process or prepare the HTTP client.
 

@@ -38,7 +38,7 @@ def result(moment: Moment, call: Call, exchange: Exchange, members: Members) -> 
     """Return a server's result as the caller may read it."""
     listing = moment.catalog.listings.get(call.target.server)
     foreign = listing is not None and listing.era not in ("", call.caller.era.value)
-    fitted = _shown_uris(moment, call, members)
+    fitted = _shown_uris(moment, call, meta.without_ours(members))
     if call.caller.era is Era.MODERN:
         fitted = _modern(moment, call, fitted, foreign)
         additions: dict[str, Value] = {meta.SERVER_INFO: IDENTITY}

@@ -52,8 +52,15 @@ class Failure:
 
     @classmethod
     def of(cls, error: DownstreamError) -> Failure:
-        """Make the failure that a downstream error stands for."""
-        return cls(error.reason, error.message, error.may_have_run, error.retry_after_ms)
+        """Make the failure that a downstream error stands for, in a text that says what to do next."""
+        if error.may_have_run:
+            then = "The call may have run: check its effect before you try again."
+        elif error.retry_after_ms is not None:
+            then = f"The call did not run. Try again in {error.retry_after_ms / 1000:.1f} seconds."
+        else:
+            then = "The call did not run. Try again later."
+        said = error.message[:1].upper() + error.message[1:].rstrip(".")
+        return cls(error.reason, f"{said}. {then}", error.may_have_run, error.retry_after_ms)
 
 
 Outcome: TypeAlias = Complete | InputRequired | Started | Failure

@@ -36,4 +36,5 @@ class Authorize:
             f"Not allowed: a policy of this gateway refuses this call ({decision.reason}). "
             "It did not run. Change the arguments, or ask the gateway's operators for access.",
             detail=f"{decision.policy}/{decision.rule}",
+            scopes=decision.scopes,
         )

@@ -18,13 +18,13 @@ from gateway.protocol.rawjson import Object
 class Passage:
     """One call's way through the chain: its exchange, and what the steps learned for those around them.
 
-    ``start_seq`` is the audit sequence number of the start record, None before it was written; ``described`` is what
-    all records of the call share.
+    ``started`` is set once the start record is on its way to the log; ``described`` is what all records of the call
+    share.
     """
 
     exchange: Exchange
     decision: Decision | None = None
-    start_seq: int | None = None
+    started: bool = False
     limit_scope: str = ""
     described: Object | None = None
 

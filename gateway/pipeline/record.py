@@ -38,15 +38,13 @@ class Record:
     async def _write(self, call: Call, passage: Passage, outcome: Outcome) -> Outcome:
         ending = Ending(passage.exchange, outcome, time.monotonic())
         described = self._account.describe(call, passage)
-        started = passage.start_seq is not None
-        if started:
+        if passage.started:
             block = self._account.result(passage, ending)
             entry = record.call_end(described, Ending(passage.exchange, outcome, ending.now, payload=block))
-            entry["parent_seq"] = passage.start_seq
         else:
             entry = record.call_denied(described, ending)
         try:
-            await self._account.log.append(entry, durable=started and self._account.durable_end)
+            await self._account.log.append(entry, durable=passage.started and self._account.durable_end)
         except AuditUnavailable:
             return _withheld(passage, outcome)
         return outcome
@@ -54,9 +52,9 @@ class Record:
 
 def _withheld(passage: Passage, outcome: Outcome) -> Outcome:
     """Choose what a client hears when the end of its call cannot be recorded: never a result."""
-    if passage.start_seq is None:
+    if not passage.started:
         return outcome
-    _log.error("call_end_not_recorded", start_seq=passage.start_seq)
+    _log.error("call_end_not_recorded")
     return Failure(
         Reason.AUDIT_UNAVAILABLE,
         "The gateway's audit log cannot be written, so the result is withheld. The call may have run; "

@@ -21,9 +21,12 @@ class Seal:
 
     async def __call__(self, call: Call, passage: Passage, call_next: CallNext) -> Outcome:
         entry = record.call_start(self._account.describe(call, passage))
+        # Set before the wait: the record is written even when the client leaves meanwhile, and then needs its end.
+        passage.started = True
         try:
-            passage.start_seq = await self._account.log.append(entry, durable=self._durable)
+            await self._account.log.append(entry, durable=self._durable)
         except AuditUnavailable:
+            passage.started = False
             return Failure(
                 Reason.AUDIT_UNAVAILABLE,
                 "The gateway's audit log cannot be written, so no call is made. This one did not run. "

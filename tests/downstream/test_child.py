@@ -37,9 +37,12 @@ async def finished(line: str) -> int:
 
 
 async def test_an_exit_is_noticed_and_reaped() -> None:
-    assert await finished("exit 3") == 3
+    popen, codes = start("exit 3"), list[int]()
+    watched = Child(popen, codes.append)
+    await asyncio.wait_for(watched.exited.wait(), WAIT)
+    assert codes == [3]
     with pytest.raises(ChildProcessError):
-        os.waitpid(-1, os.WNOHANG)
+        os.waitpid(popen.pid, os.WNOHANG)
 
 
 async def test_a_signal_is_a_negative_code() -> None:

@@ -40,7 +40,8 @@ async def test_an_outcome_is_returned_as_it_is() -> None:
 
 async def test_a_downstream_error_is_a_failure_with_its_reason() -> None:
     outcome = await outcome_of(DownstreamError(Reason.TIMEOUT, "late", may_have_run=True, retry_after_ms=5))
-    assert outcome == Failure(Reason.TIMEOUT, "late", may_have_run=True, retry_after_ms=5)
+    text = "Late. The call may have run: check its effect before you try again."
+    assert outcome == Failure(Reason.TIMEOUT, text, may_have_run=True, retry_after_ms=5)
 
 
 async def test_without_a_record_there_is_no_call() -> None:

@@ -103,6 +103,10 @@ class FakeTransport:
         self._moved = asyncio.Event()
 
     @property
+    def last_words(self) -> str:
+        return ""
+
+    @property
     def instance(self) -> str:
         return self.name
 

@@ -18,11 +18,17 @@ def test_a_call_ends_in_exactly_four_ways() -> None:
 @pytest.mark.parametrize("may_have_run", [True, False])
 def test_a_downstream_error_becomes_a_failure_with_all_it_knows(may_have_run: bool) -> None:
     error = DownstreamError(Reason.UNAVAILABLE, "Server files is down.", may_have_run=may_have_run, retry_after_ms=500)
-    assert Failure.of(error) == Failure(Reason.UNAVAILABLE, "Server files is down.", may_have_run, 500)
+    then = (
+        "The call may have run: check its effect before you try again."
+        if may_have_run
+        else "The call did not run. Try again in 0.5 seconds."
+    )
+    assert Failure.of(error) == Failure(Reason.UNAVAILABLE, f"Server files is down. {then}", may_have_run, 500)
 
 
 def test_a_failure_of_ours_carries_no_error_of_a_server() -> None:
-    failure = Failure.of(DownstreamError(Reason.TIMEOUT, "Late."))
+    failure = Failure.of(DownstreamError(Reason.TIMEOUT, "late"))
+    assert failure.text == "Late. The call did not run. Try again later."
     assert (failure.error, failure.detail, failure.may_have_run, failure.retry_after_ms) == (None, "", False, None)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from gateway.audit.keys import AuditKey
@@ -9,6 +11,7 @@ from gateway.errors import Reason
 from gateway.model.outcome import Failure
 from gateway.pipeline.account import Account
 from gateway.pipeline.seal import Seal
+from gateway.protocol.rawjson import Object
 from tests.kit.calls import OK, MemoryLog, Next, call, passage
 
 
@@ -20,7 +23,7 @@ async def test_the_start_is_written_before_the_call_goes_on() -> None:
     log, way, rest = MemoryLog(), passage(), Next()
     assert await step(log)(call(), way, rest) is OK
     assert log.events == ["call.start"]
-    assert way.start_seq == 1
+    assert way.started
     assert len(rest.calls) == 1
 
 
@@ -28,7 +31,9 @@ async def test_without_a_record_nothing_is_dispatched() -> None:
     """S158, G107."""
     log, rest = MemoryLog(), Next()
     log.full = True
-    ended = await step(log)(call(), passage(), rest)
+    way = passage()
+    ended = await step(log)(call(), way, rest)
+    assert not way.started
     assert isinstance(ended, Failure)
     assert (ended.reason, ended.may_have_run) == (Reason.AUDIT_UNAVAILABLE, False)
     assert rest.calls == []
@@ -39,3 +44,18 @@ async def test_the_wait_for_the_disk_is_the_configs_choice(durable: bool) -> Non
     log = MemoryLog()
     await step(log, durable=durable)(call(), passage(), Next())
     assert log.durable == [durable]
+
+
+async def test_a_client_that_leaves_during_the_write_still_has_a_call_that_started() -> None:
+    """S157: one trail, not a start and a denial."""
+
+    class Slow(MemoryLog):
+        async def append(self, entry: Object, *, durable: bool) -> int:
+            await super().append(entry, durable=durable)
+            raise asyncio.CancelledError
+
+    way, rest = passage(), Next()
+    with pytest.raises(asyncio.CancelledError):
+        await step(Slow())(call(), way, rest)
+    assert way.started
+    assert rest.calls == []

@@ -1,0 +1,126 @@
+"""The process as a whole: what it refuses to run on, how it listens, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import signal
+import ssl
+import subprocess
+import sys
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from gateway.app import Addresses, check_parser, serve
+from gateway.config.loader import load
+from gateway.errors import ConfigError
+from tests.kit.certificates import make
+from tests.kit.gateway import ROOT, Gateway, alive, descendants, eventually, serving
+
+NOTES = {"command": sys.executable, "args": [str(ROOT / "demo" / "notes.py"), "--dataset", "d", "--file", "d.json"]}
+
+
+def test_the_parser_in_python_is_refused() -> None:
+    """S09."""
+    code = "from gateway.app import check_parser; check_parser()"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "AIOHTTP_NO_EXTENSIONS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode != 0
+    assert "without its C parser" in done.stderr
+
+
+def test_an_old_aiohttp_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """S09."""
+    monkeypatch.setattr(aiohttp, "__version__", "3.14.2")
+    with pytest.raises(ConfigError, match="too old"):
+        check_parser()
+    monkeypatch.setattr(aiohttp, "__version__", "3.15.0a1")
+    check_parser()
+
+
+def test_a_taken_port_is_a_plain_problem(tmp_path: Path) -> None:
+    with serving(tmp_path / "one", {}) as first:
+        (tmp_path / "two").mkdir()
+        second = Gateway(tmp_path / "two", {"listen": {"port": first.port}})
+        done = second.cli("serve", "-c", second.file)
+    assert done.returncode == 2
+    assert f"127.0.0.1:{first.port} cannot be bound" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+async def test_tls_is_spoken_from_1_2_on(tmp_path: Path) -> None:
+    authority = make("authority")
+    server = make("server", authority)
+    server.server_context(tmp_path)
+    path = tmp_path / "gateway.yaml"
+    tls = {"cert": "cert.pem", "key": "key.pem"}
+    path.write_text(json.dumps({"listen": {"port": 0, "tls": tls}, "admin": {"port": 0}, "state": {"dir": "state"}}))
+    told: asyncio.Queue[Addresses] = asyncio.Queue()
+    async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+        group.create_task(serve(load(path, {}), told.put_nowait))
+        addresses = await told.get()
+        assert addresses.endpoint.startswith("https://127.0.0.1:")
+        port = int(addresses.endpoint.split(":")[2].partition("/")[0])
+        context = ssl.create_default_context(cafile=authority.write(tmp_path / "ca.pem"))
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
+        writer.write(b"GET /mcp HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nConnection: close\r\n\r\n" % port)
+        assert (await reader.read()).startswith(b"HTTP/1.1 400")
+        writer.close()
+        await writer.wait_closed()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_a_certificate_that_cannot_be_read_is_a_plain_problem(tmp_path: Path) -> None:
+    gateway = Gateway(tmp_path, {"listen": {"tls": {"cert": "no.crt", "key": "no.key"}}})
+    done = gateway.cli("serve", "-c", gateway.file)
+    assert done.returncode == 2
+    assert "listen.tls" in done.stderr
+
+
+def test_the_token_made_for_operators_is_private_and_new_with_every_start(tmp_path: Path) -> None:
+    """S189: and no child gets it."""
+    seen = []
+    for _ in range(2):
+        with serving(tmp_path, {"servers": {"notes": NOTES}}) as gateway:
+            file = tmp_path / "state" / "admin.token"
+            assert file.stat().st_mode & 0o077 == 0
+            token = file.read_text().strip()
+            seen.append(hashlib.sha256(token.encode()).hexdigest())
+            for pid in descendants(gateway.pid):
+                assert token not in Path(f"/proc/{pid}/environ").read_text(errors="replace")
+    assert len(set(seen)) == 2
+
+
+def test_termination_ends_well_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    """S186, G029."""
+    with serving(tmp_path, {"servers": {"notes": NOTES}}) as gateway:
+        gateway.await_servers("notes")
+        below = descendants(gateway.pid)
+        gateway.terminate()
+        assert gateway.wait() == 0
+        eventually(lambda: not any(alive(pid) for pid in below), "no child is left")
+        events = [record["event"] for record in gateway.records()]
+    assert events[-2:] == ["gateway.draining", "gateway.stopped"]
+
+
+def test_a_second_signal_ends_at_once_and_still_leaves_nothing_behind(tmp_path: Path) -> None:
+    """S187."""
+    config = {"servers": {"notes": NOTES}, "listen": {"drain": "60s"}}
+    with serving(tmp_path, config) as gateway:
+        gateway.await_servers("notes")
+        below = descendants(gateway.pid)
+        gateway.terminate()
+        gateway.terminate()
+        assert gateway.wait() == 0
+        eventually(lambda: not any(alive(pid) for pid in below), "no child is left")
+        assert gateway.records()[-1]["event"] == "gateway.stopped"
