@@ -65,8 +65,13 @@ class Operator:
                 "last_load": runtime.reload_result,
             },
             "audit": {"dir": snapshot.config.audit.dir, "healthy": runtime.audit.healthy},
-            "servers": report.servers(snapshot.loaded, runtime.pool.status(), snapshot.catalog),
+            "servers": report.servers(snapshot.loaded, runtime.pool.status(), snapshot.catalog, self._pin),
         }
+
+    def _pin(self, server: str) -> report.PinReport:
+        trust = self._runtime.trust
+        state = trust.state(server, self._runtime.current().config.servers.get(server))
+        return report.PinReport(state, tuple(trust.changed(server)))
 
     def tools_as(self, principal: str) -> Object:
         """Return what a principal sees, and why the rest is hidden.

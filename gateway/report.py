@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from gateway.config.root import LoadedConfig
@@ -18,18 +19,31 @@ _MAX_HELD: Final = 100
 _MAX_NAME: Final = 128
 
 
-def servers(loaded: LoadedConfig, statuses: Mapping[str, ServerStatus], catalog: Catalog) -> Object:
+@dataclass(frozen=True, slots=True)
+class PinReport:
+    """How a server's pin stands, and what differs."""
+
+    state: str
+    changed: tuple[str, ...] = ()
+
+
+def servers(
+    loaded: LoadedConfig,
+    statuses: Mapping[str, ServerStatus],
+    catalog: Catalog,
+    pin: Callable[[str], PinReport],
+) -> Object:
     """Report every configured server, in config order, and those that are off."""
     report: Object = {}
     for name in loaded.config.servers:
         status = statuses.get(name)
-        report[name] = _server(status, name, catalog) if status is not None else {"state": "starting"}
+        report[name] = _server(status, name, catalog, pin(name)) if status is not None else {"state": "starting"}
     for name, reason in loaded.off.items():
         report[name] = {"state": "off", "last_error": reason}
     return report
 
 
-def _server(status: ServerStatus, name: str, catalog: Catalog) -> Object:
+def _server(status: ServerStatus, name: str, catalog: Catalog, pin: PinReport) -> Object:
     counts = Counter(route.kind for route in catalog.routes if route.server == name)
     size = sum(len(route.wire) for route in catalog.by_kind.get(Kind.TOOL, ()) if route.server == name)
     return {
@@ -45,7 +59,8 @@ def _server(status: ServerStatus, name: str, catalog: Catalog) -> Object:
         "last_error": status.last_error or None,
         "next_retry_s": None if status.next_retry is None else round(status.next_retry),
         "restarts": status.restarts,
-        "pin": "warn",
+        "pin": pin.state,
+        "pin_changed": [printable(text, _MAX_NAME) for text in pin.changed[:_MAX_HELD]],
         "listed": name in catalog.listings,
         "tools": counts[Kind.TOOL],
         "prompts": counts[Kind.PROMPT],

@@ -48,6 +48,7 @@ from gateway.tasks import TaskSet
 from gateway.telemetry.logs import frames_of, get_logger
 from gateway.telemetry.loop import watch_loop
 from gateway.telemetry.metrics import Metrics
+from gateway.trust import Trust
 from gateway.wiring import AuditMeters, ServerMeters
 
 _log = get_logger("runtime")
@@ -92,6 +93,7 @@ class Runtime:
                 meters=ServerMeters(self.metrics),
             )
         )
+        self.trust = Trust(state, self._pin_key, self._write, self.metrics)
         self._keep = Keep(state / CATALOG)
         self._refresher = Refresher(self.pool, self._publish, config.naming.list_ttl, self._tasks)
         self._listings: dict[tuple[str, str], Listing] = {}
@@ -236,10 +238,15 @@ class Runtime:
             loaded.digest,
             durable_end=config.audit.durability == "each",
         )
-        chain = compose(Ingredients(engine, account, self._limiter, self._in_flight, self.pool, self.metrics))
+        chain = compose(
+            Ingredients(engine, account, self._limiter, self._in_flight, self.pool, self.metrics, self._pin_state)
+        )
         catalog = build(config.naming, config.servers, self._known(loaded))
         authenticator = Authenticator(loaded, lambda: datetime.now(UTC))
         return Snapshot(loaded, catalog, engine, authenticator, chain, snapshot_digest(loaded.digest, catalog))
+
+    def _pin_state(self, server: str) -> str:
+        return self.trust.state(server, self._snapshot.config.servers.get(server))
 
     def _known(self, loaded: LoadedConfig) -> dict[str, Listing]:
         """Return the last complete lists of servers that are configured as they were then, kept ones included."""
@@ -257,6 +264,7 @@ class Runtime:
         server = loaded.config.servers.get(listing.server)
         if server is None:
             return
+        self.trust.seen(listing.server, server, listing)
         digest = fingerprint(listing.server, server, self._pin_key)
         before = self._listings.get((listing.server, digest))
         if before is None or before != listing:

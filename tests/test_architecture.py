@@ -28,7 +28,7 @@ LAYERS: Final[tuple[frozenset[str], ...]] = tuple(
         "catalog",
         "pipeline",
         "endpoint admin",
-        "wiring report judgement",
+        "wiring report judgement trust",
         "runtime",
         "operations",
         "app",

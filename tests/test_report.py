@@ -5,6 +5,7 @@ from __future__ import annotations
 from gateway import report
 from gateway.downstream.health import ServerStatus, State
 from gateway.model.catalog import HeldBack, Kind
+from gateway.report import PinReport
 from tests.kit.configs import loaded
 from tests.kit.definitions import catalog_of, definition, tool
 
@@ -22,7 +23,7 @@ def test_every_server_is_told_with_counts_and_its_last_error() -> None:
     """G129, G131."""
     config = loaded({"servers": {"a": {"command": "x"}, "b": {"command": "y"}}}, off={"c": "env.KEY: KEY is not set"})
     catalog = catalog_of({"a": [tool("t", description="x" * 400), definition(Kind.TEMPLATE, "x://{id}")]})
-    told = report.servers(config, {"a": STATUS}, catalog)
+    told = report.servers(config, {"a": STATUS}, catalog, lambda _: PinReport("changed", ("tool:t",)))
     assert list(told) == ["a", "b", "c"]
     first = told["a"]
     assert isinstance(first, dict)
@@ -30,6 +31,7 @@ def test_every_server_is_told_with_counts_and_its_last_error() -> None:
     assert first["last_error"] == "command not found: x"
     assert isinstance(first["approx_tokens"], int)
     assert 100 < first["approx_tokens"] < 200
+    assert (first["pin"], first["pin_changed"]) == ("changed", ["tool:t"])
     assert told["b"] == {"state": "starting"}
     assert told["c"] == {"state": "off", "last_error": "env.KEY: KEY is not set"}
 
@@ -38,6 +40,7 @@ def test_names_that_others_wrote_are_escaped() -> None:
     """S152."""
     held = HeldBack("a", Kind.TOOL, "x\n\x1b[31m", "", "same name")
     catalog = catalog_of({"a": [tool("t")]})
-    told = report.servers(loaded({"servers": {"a": {"command": "x"}}}), {"a": STATUS}, type(catalog)(held_back=(held,)))
+    config = loaded({"servers": {"a": {"command": "x"}}})
+    told = report.servers(config, {"a": STATUS}, type(catalog)(held_back=(held,)), lambda _: PinReport("off"))
     assert "\x1b" not in str(told)
     assert "\n" not in str(told)

@@ -62,6 +62,9 @@ def show(status: Object, output: Output) -> None:
             held = server.get("held_back") if isinstance(server, dict) else None
             for item in held if isinstance(held, list) else []:
                 output.line(f"held back: {name}/{_text(item, 'name')}: {_text(item, 'reason')}")
+            changed = server.get("pin_changed") if isinstance(server, dict) else None
+            if changed:
+                output.line(f"changed since first seen: {name}: {_listed(changed)}")
 
 
 def _row(name: str, server: Value) -> list[str]:

@@ -32,13 +32,23 @@ from gateway.telemetry.logs import get_logger
 MAX_SUBSCRIPTIONS: Final = 1000
 """Resources of one server that can be subscribed to at a time."""
 
+TOLD: Final = 2.0
+"""Seconds a subscriber waits for a server to take its wish; a slower one takes it later."""
+
 _log = get_logger("downstream")
 
 
 class Member:
-    """One server."""
+    """One server. ``wishes`` counts who wants to hear of which resource; it outlives the member over a reload."""
 
-    def __init__(self, name: str, server: Server, fingerprint: str, environment: Environment) -> None:
+    def __init__(
+        self,
+        name: str,
+        server: Server,
+        fingerprint: str,
+        environment: Environment,
+        wishes: Counter[str] | None = None,
+    ) -> None:
         self.name = name
         self.server = server
         self.fingerprint = fingerprint
@@ -49,8 +59,9 @@ class Member:
         self._facts = Facts()
         self._catalog = self._slot(None)
         self._slots: dict[str, Slot] = {}
-        self._subscriptions: Counter[str] = Counter()
-        self._subscribing = asyncio.Lock()
+        self._subscriptions: Counter[str] = Counter() if wishes is None else wishes
+        self._untold = False
+        self._telling: asyncio.Task[None] | None = None
         self._in_flight = 0
         self._idle = asyncio.Event()
         self._idle.set()
@@ -98,7 +109,7 @@ class Member:
             self._environment.meters.up(self.name, True)
             self._environment.hooks.on_change(self.name, ALL_KINDS)
             if self._subscriptions:
-                self._tasks.start(self._push_subscriptions(), f"subscribe {self.name}")
+                self._tell_soon()
         _log.info(
             "server_connected",
             server=self.name,
@@ -290,8 +301,8 @@ class Member:
         if slot is not None:
             self._drop(slot)
 
-    async def subscribe(self, uri: str) -> None:
-        """Hear of a resource's updates; counted, so that the last one to leave ends it.
+    def subscribe(self, uri: str) -> None:
+        """Hear of a resource's updates; counted, so that the last one to leave ends it. The server is told soon.
 
         Raises:
             DownstreamError: ``overloaded``: too many resources.
@@ -301,20 +312,27 @@ class Member:
             raise DownstreamError(Reason.OVERLOADED, text)
         self._subscriptions[uri] += 1
         if self._subscriptions[uri] == 1:
-            await self._push_subscriptions()
+            self._tell_soon()
 
-    async def unsubscribe(self, uri: str) -> None:
+    def unsubscribe(self, uri: str) -> None:
         """Undo one ``subscribe``; nothing where there was none."""
-        if uri not in self._subscriptions:
-            return
-        self._subscriptions[uri] -= 1
-        if not self._subscriptions[uri]:
-            del self._subscriptions[uri]
-            await self._push_subscriptions()
+        if forget(self._subscriptions, uri):
+            self._tell_soon()
 
-    async def _push_subscriptions(self) -> None:
-        """Tell the server the whole wish; one that is down hears it when it is back."""
-        async with self._subscribing:
+    async def told(self) -> None:
+        """Wait until the server has taken every wish, or has taken too long over it."""
+        if self._telling is not None:
+            await asyncio.wait([self._telling], timeout=TOLD)
+
+    def _tell_soon(self) -> None:
+        self._untold = True
+        if self._telling is None or self._telling.done():
+            self._telling = self._tasks.start(self._tell(), f"subscribe {self.name}")
+
+    async def _tell(self) -> None:
+        """Tell the server the whole wish until it is up to date; one that is down hears it when it is back."""
+        while self._untold:
+            self._untold = False
             connection = self._catalog.connection
             if connection is None:
                 return
@@ -374,3 +392,14 @@ def _error_type(outcome: Outcome) -> str:
     if isinstance(outcome, Failure):
         return "error" if outcome.error is not None else outcome.reason.value
     return ""
+
+
+def forget(wishes: Counter[str], uri: str) -> bool:
+    """Take back one wish; True where nobody else has it."""
+    if uri not in wishes:
+        return False
+    wishes[uri] -= 1
+    if wishes[uri]:
+        return False
+    del wishes[uri]
+    return True

@@ -6,7 +6,8 @@ One dead, slow or crashing server never delays another or the start (G117, S188)
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -19,7 +20,7 @@ from gateway.downstream.fingerprint import fingerprint
 from gateway.downstream.guardian import Guardian
 from gateway.downstream.health import ServerStatus
 from gateway.downstream.hooks import Environment, Hooks
-from gateway.downstream.member import Member
+from gateway.downstream.member import Member, forget
 from gateway.downstream.meters import Meters, NoMeters
 from gateway.downstream.transports import Transports
 from gateway.errors import DownstreamError, Reason
@@ -60,6 +61,7 @@ class Pool:
         make = options.make_transport or Transports(options.guardian, options.meters)
         self._environment = Environment(make, Eras(options.eras), options.hooks, options.meters)
         self._members: dict[str, Member] = {}
+        self._wishes: dict[str, Counter[str]] = {}
         self._tasks = TaskSet(lambda name, error: _log.error("pool_task_crashed", task=name, error=repr(error)))
         self._retiring: set[Member] = set()
 
@@ -77,7 +79,8 @@ class Pool:
                 self._retire(member)
                 member = None
             if member is None:
-                member = Member(name, server, digest, self._environment)
+                wishes = self._wishes.setdefault(name, Counter())
+                member = Member(name, server, digest, self._environment, wishes)
                 member.start()
             kept[name] = member
         for member in self._members.values():
@@ -129,19 +132,26 @@ class Pool:
         for member in self._members.values():
             member.end_session(session)
 
-    async def subscribe(self, server: str, uri: str) -> None:
+    def subscribe(self, server: str, uri: str) -> None:
         """Hear of a resource's updates through ``on_resource_updated``; each call needs its ``unsubscribe``.
 
         Raises:
             DownstreamError: too many resources, or no such server.
         """
-        await self._member(server).subscribe(uri)
+        self._member(server).subscribe(uri)
 
-    async def unsubscribe(self, server: str, uri: str) -> None:
-        """Undo one ``subscribe``."""
+    def unsubscribe(self, server: str, uri: str) -> None:
+        """Undo one ``subscribe``, also of a server that is not configured at the moment."""
         member = self._members.get(server)
         if member is not None:
-            await member.unsubscribe(uri)
+            member.unsubscribe(uri)
+        elif server in self._wishes:
+            forget(self._wishes[server], uri)
+
+    async def subscribed(self, servers: Iterable[str]) -> None:
+        """Wait until these servers have taken what was subscribed to, or have taken too long over it."""
+        members = [self._members[name] for name in set(servers) if name in self._members]
+        await asyncio.gather(*(member.told() for member in members))
 
     async def drain(self, seconds: float) -> bool:
         """Wait until no call is in flight; False where some still are after so many seconds."""

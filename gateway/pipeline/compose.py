@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from gateway.pipeline.account import Account
 from gateway.pipeline.authorize import Authorize
 from gateway.pipeline.dispatch import Dispatch, Servers
+from gateway.pipeline.guard import Guard
 from gateway.pipeline.interceptor import Chain
 from gateway.pipeline.limit import Limit
 from gateway.pipeline.observe import Observe
@@ -27,17 +29,19 @@ class Ingredients:
     in_flight: InFlight
     servers: Servers
     metrics: Metrics
+    pin_state: Callable[[str], str]
     durable_start: bool = True
 
 
 def compose(parts: Ingredients) -> Chain:
-    """Return the chain: observe, record, authorize, limit, seal, dispatch, outermost first."""
+    """Return the chain: observe, record, authorize, limit, guard, seal, dispatch, outermost first."""
     return Chain(
         [
             Observe(parts.metrics),
             Record(parts.account),
             Authorize(parts.engine, parts.metrics),
             Limit(parts.limiter, parts.in_flight, parts.metrics),
+            Guard(parts.pin_state),
             Seal(parts.account, durable=parts.durable_start),
         ],
         Dispatch(parts.servers),

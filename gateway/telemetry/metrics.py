@@ -59,6 +59,16 @@ OUTCOME_OF_REASON: Final[Mapping[Reason, str]] = {
 """The ``outcome`` label of a call that the gateway stopped."""
 STATES: Final = ("starting", "up", "degraded", "open", "quarantined", "failed")
 """States of a server, of which exactly one has the value 1."""
+PIN_ASPECTS: Final = (
+    "config",
+    "version",
+    "server_info",
+    "capabilities",
+    "instructions",
+    "definition",
+    "new_definition",
+)
+"""What of a server can differ from its pin."""
 
 _METHODS = Closed(*methods.METHODS)
 _ERAS = Closed(*Era)
@@ -231,6 +241,12 @@ class Metrics:
         )
         self.downstream_stderr_bytes_total = self._counter(
             "downstream_stderr_bytes_total", "Bytes a server wrote to stderr.", server=server
+        )
+        self.pin_mismatches_total = self._counter(
+            "pin_mismatches_total",
+            "Differences from what a server was when it was first seen.",
+            server=server,
+            kind=Closed(*PIN_ASPECTS),
         )
         self.ssrf_blocked_total = self._counter(
             "ssrf_blocked_total", "Connections refused because of where a name resolved.", purpose=Constants(4)

@@ -88,6 +88,8 @@ class Gateway:
         self.log = folder / "gateway.log"
         self.url = f"http://127.0.0.1:{self.port}/mcp"
         self.audit = folder / "audit"
+        self.token = ""
+        """Token that the admin listener is asked with; none is needed to read on loopback."""
         self._process: subprocess.Popen[bytes] | None = None
         self.write(config)
 
@@ -135,8 +137,10 @@ class Gateway:
 
     def admin(self, path: str) -> tuple[int, str]:
         """GET from the admin listener."""
+        headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
+        question = urllib.request.Request(f"http://127.0.0.1:{self.admin_port}{path}", headers=headers)
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.admin_port}{path}", timeout=5) as reply:
+            with urllib.request.urlopen(question, timeout=5) as reply:
                 return reply.status, reply.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()

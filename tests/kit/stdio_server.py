@@ -8,7 +8,8 @@ Modes, several at once:
   hold the pipes; ``crash`` ends with code 3 before reading; ``silent`` never answers; ``slow=SECONDS`` before each
   answer; ``noread=MESSAGES`` stops reading after as many (default 1); ``duplicate`` answers twice; ``crlf``;
   ``contentlength``; ``chunks`` writes byte by byte; ``banner`` prints lines that are no MCP first;
-  ``stderrflood=BYTES`` before the first answer.
+  ``stderrflood=BYTES`` before the first answer; ``catalog=TOOLS`` lists as many more tools, with schemas;
+  ``ledger=FILE`` appends the arguments of each tools/call before anything else.
 Modes of a tools/call: ``silent-on-call``; ``wrongid`` answers with the id as a string; ``exit-on-call=CODE``;
   ``flood`` writes without a newline for ever; ``garbage=LINES`` before the answer; ``badutf8``.
 """
@@ -143,7 +144,8 @@ class Server:
 
     def tools(self) -> list[Json]:
         names = {**TOOLS, **{f"extra{n}": "Appeared later." for n in range(self.extra)}}
-        return [{"name": n, "description": d, "inputSchema": {"type": "object"}} for n, d in names.items()]
+        plain = [{"name": n, "description": d, "inputSchema": {"type": "object"}} for n, d in names.items()]
+        return plain + [bulky(n) for n in range(int(setting("catalog", "1000") or 0))]
 
     def listen(self, identifier: object, params: Json) -> None:
         wanted = params.get("notifications") or {}
@@ -154,6 +156,9 @@ class Server:
         )
 
     def call(self, name: object, args: Json, identifier: object, params: Json) -> Json | None:
+        if (ledger := setting("ledger", "ledger.jsonl")) is not None:
+            with open(ledger, "ab", buffering=0) as file:
+                file.write(json.dumps(args).encode() + b"\n")
         if (code := setting("exit-on-call", "7")) is not None:
             sys.stderr.write("giving up\n")
             sys.stderr.flush()
@@ -236,6 +241,12 @@ class Server:
         return text(json.dumps({"answer": given.get("result"), "error": given.get("error")}))
 
 
+def bulky(number: int) -> Json:
+    field = {"type": "string", "description": "One of many fields, described at some length.", "maxLength": 200}
+    schema = {"type": "object", "properties": {f"field{n}": field for n in range(10)}, "required": ["field0"]}
+    return {"name": f"bulky{number}", "description": "A tool among very many. " * 8, "inputSchema": schema}
+
+
 def write_all(data: bytes) -> None:
     view = memoryview(data)
     while view:
@@ -295,7 +306,11 @@ def main() -> None:
     server = Server()
     prepare(server)
     left = int(setting("noread", "1") or -1)
+    record = setting("record")
     for line in sys.stdin.buffer:
+        if record:
+            with open(record, "ab") as file:
+                file.write(line)
         if line.strip():
             threading.Thread(target=server.handle, args=(json.loads(line),), daemon=True).start()
         left -= 1

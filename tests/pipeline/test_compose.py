@@ -56,6 +56,7 @@ async def run(log: MemoryLog, server: Server, *calls: Call) -> list[Outcome]:
             InFlight(10),
             server,
             Metrics(),
+            lambda _: "recorded",
         )
     )
     return [await chain.run(asked, Exchange()) for asked in calls]

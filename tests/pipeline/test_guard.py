@@ -1,0 +1,44 @@
+"""A call carries the pin state of the server that answered it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from gateway.model.call import Call
+from gateway.model.exchange import InstanceFacts
+from gateway.model.outcome import Outcome
+from gateway.pipeline.guard import Guard
+from gateway.pipeline.interceptor import Passage
+from tests.kit.calls import OK, Next, call, passage
+
+
+def answered(error: BaseException | None = None) -> Next:
+    class Answering(Next):
+        async def __call__(self, call: Call, passage: Passage) -> Outcome:
+            passage.exchange.instance = InstanceFacts(call.target.server, "stdio", "pid:1#1", "f")
+            return await super().__call__(call, passage)
+
+    return Answering(error if error is not None else OK)
+
+
+async def test_the_state_is_that_of_the_calls_own_server() -> None:
+    way = passage()
+    assert await Guard(lambda server: f"state of {server}")(call(server="a"), way, answered()) is OK
+    assert way.exchange.instance is not None
+    assert way.exchange.instance.pin == "state of a"
+
+
+async def test_it_is_there_for_a_call_that_was_cancelled_as_well() -> None:
+    way = passage()
+    with pytest.raises(asyncio.CancelledError):
+        await Guard(lambda _: "changed")(call(), way, answered(asyncio.CancelledError()))
+    assert way.exchange.instance is not None
+    assert way.exchange.instance.pin == "changed"
+
+
+async def test_a_call_that_reached_nothing_has_no_instance() -> None:
+    way = passage()
+    await Guard(lambda _: "recorded")(call(), way, Next())
+    assert way.exchange.instance is None
