@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -155,6 +155,22 @@ class Runtime:
         """Call ``listener`` after every good reload, until the result is called."""
         self._reload_listeners.append(listener)
         return lambda: self._reload_listeners.remove(listener)
+
+    def subscribe(self, server: str, uri: str) -> None:
+        """Have a server tell of a resource's changes; each call needs its ``unsubscribe``.
+
+        Raises:
+            DownstreamError: too many resources, or no such server.
+        """
+        self.pool.subscribe(server, uri)
+
+    def unsubscribe(self, server: str, uri: str) -> None:
+        """Undo one ``subscribe``."""
+        self.pool.unsubscribe(server, uri)
+
+    async def subscribed(self, servers: Iterable[str]) -> None:
+        """Wait a bounded time until these servers have taken what was subscribed to."""
+        await self.pool.subscribed(servers)
 
     async def end_session(self, session_id: str) -> None:
         """End what servers hold for a client session that is over."""

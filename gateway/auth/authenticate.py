@@ -66,6 +66,12 @@ class Authenticator:
             return self._anonymous and principal.is_anonymous
         return self._keys.holds(principal, self._wall_clock())
 
+    def is_known(self, principal: Principal) -> bool:
+        """Whether a principal still has any credential; for sessions and calls, which are bound to none of them."""
+        if self._anonymous or principal.is_anonymous:
+            return self._anonymous and principal.is_anonymous
+        return self._keys.knows(principal, self._wall_clock())
+
 
 def _token(authorization: Sequence[str]) -> str:
     """Return the bearer token (RFC 6750 section 2.1)."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Final
@@ -55,12 +55,14 @@ class KeyRing:
 
     def holds(self, principal: Principal, now: datetime) -> bool:
         """Whether the key a principal came with is still configured and works at ``now``."""
-        return any(
-            holder.principal.id == principal.id
-            and holder.principal.credential == principal.credential
-            and is_valid(holder, now)
-            for holder in self.holders.values()
-        )
+        return any(holder.principal.credential == principal.credential for holder in self._of(principal, now))
+
+    def knows(self, principal: Principal, now: datetime) -> bool:
+        """Whether a principal has any key that works at ``now``."""
+        return any(True for _ in self._of(principal, now))
+
+    def _of(self, principal: Principal, now: datetime) -> Iterator[Holder]:
+        return (each for each in self.holders.values() if each.principal.id == principal.id and is_valid(each, now))
 
 
 def is_valid(holder: Holder, now: datetime) -> bool:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import os
 from typing import TYPE_CHECKING
 
-from gateway.cli.output import Exit, Output, add_common, config_path, wants_json
-from gateway.cli.remote import Question, Unreachable, ask, refused
-from gateway.config.loader import load
+from gateway.cli.output import Exit, Output, add_common, wants_json
+from gateway.cli.remote import Question, inquire
 from gateway.protocol import rawjson
 from gateway.protocol.rawjson import JsonError, Object, Value
 
@@ -37,15 +35,10 @@ def run(args: argparse.Namespace) -> int:
     if not isinstance(arguments, dict):
         Output.errors().line("call: the arguments must be a JSON object")
         return Exit.UNKNOWN
-    loaded = load(config_path(args), os.environ)
     body: Object = {"as": args.principal, "target": args.target, "arguments": arguments}
-    try:
-        code, answer = ask(loaded, Question("/call", body=body))
-    except Unreachable as error:
-        Output.errors().line(f"call: {error}")
+    answer = inquire("call", args, Question("/call", body=body))
+    if answer is None:
         return Exit.UNKNOWN
-    if code != 200:
-        return refused("call", answer)
     if wants_json(args):
         Output.standard().value(answer)
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import os
 from collections.abc import Mapping
@@ -11,13 +12,15 @@ from typing import Final
 
 import aiohttp
 
-from gateway.cli.output import Exit, Output
+from gateway.cli.output import Output, config_path
+from gateway.config.loader import load
 from gateway.config.root import LoadedConfig
 from gateway.protocol import rawjson
 from gateway.protocol.rawjson import JsonError, Object, Value
 
 TOKEN_VARIABLE: Final = "MCP_GATEWAY_ADMIN_TOKEN"  # noqa: S105 - the variable's name.
 TOKEN_FILE: Final = "admin.token"  # noqa: S105 - the file's name.
+_OK: Final = 200
 _TIMEOUT: Final = aiohttp.ClientTimeout(total=660, connect=5)
 
 
@@ -79,9 +82,16 @@ def _token(loaded: LoadedConfig) -> str:
         return ""
 
 
-def refused(command: str, answer: Object) -> int:
-    """Say why the admin listener did not do what was asked, and return the exit code."""
+def inquire(command: str, args: argparse.Namespace, question: Question) -> Object | None:
+    """Ask the gateway that a command's config describes; None once it was said why there is no answer."""
+    try:
+        code, answer = ask(load(config_path(args), os.environ), question)
+    except Unreachable as error:
+        Output.errors().line(f"{command}: {error}")
+        return None
+    if code == _OK:
+        return answer
     Output.errors().line(f"{command}: {answer.get('error', 'refused')}")
     if answer.get("error") in ("A token is needed", "Unknown token"):
         Output.errors().line(f"set {TOKEN_VARIABLE} to the token of a user of the admin listener")
-    return Exit.UNKNOWN
+    return None

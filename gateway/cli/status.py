@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import os
 from typing import TYPE_CHECKING
 
-from gateway.cli.output import Exit, Output, add_common, config_path, wants_json
-from gateway.cli.remote import Question, Unreachable, ask, refused
-from gateway.config.loader import load
+from gateway.cli.output import Exit, Output, add_common, wants_json
+from gateway.cli.remote import Question, inquire
 from gateway.protocol.rawjson import Object, Value
 
 if TYPE_CHECKING:
@@ -26,14 +24,9 @@ def register(subparsers: Subparsers) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the status; a server that does not answer, or a gateway that takes no calls, is a finding."""
-    loaded = load(config_path(args), os.environ)
-    try:
-        code, status = ask(loaded, Question("/status"))
-    except Unreachable as error:
-        Output.errors().line(f"status: {error}")
+    status = inquire("status", args, Question("/status"))
+    if status is None:
         return Exit.UNKNOWN
-    if code != 200:
-        return refused("status", status)
     if wants_json(args):
         Output.standard().value(status)
     else:

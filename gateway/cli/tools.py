@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import os
 from typing import TYPE_CHECKING
 
-from gateway.cli.output import Exit, Output, add_common, config_path, wants_json
-from gateway.cli.remote import Question, Unreachable, ask, refused
-from gateway.config.loader import load
+from gateway.cli.output import Exit, Output, add_common, wants_json
+from gateway.cli.remote import Question, inquire
 from gateway.protocol.rawjson import Object, Value
 
 if TYPE_CHECKING:
@@ -26,14 +24,9 @@ def register(subparsers: Subparsers) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the tools of a principal; a principal that sees nothing is a finding."""
-    loaded = load(config_path(args), os.environ)
-    try:
-        code, seen = ask(loaded, Question("/tools", {"as": args.principal}))
-    except Unreachable as error:
-        Output.errors().line(f"tools: {error}")
+    seen = inquire("tools", args, Question("/tools", {"as": args.principal}))
+    if seen is None:
         return Exit.UNKNOWN
-    if code != 200:
-        return refused("tools", seen)
     if wants_json(args):
         Output.standard().value(seen)
     else:

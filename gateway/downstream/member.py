@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
 from typing import Final
 
 from gateway.config.servers import Server
@@ -19,6 +18,7 @@ from gateway.downstream.health import Facts, Restarts, ServerStatus, State
 from gateway.downstream.hooks import Environment
 from gateway.downstream.modern import HEADERS_REFUSED
 from gateway.downstream.slot import Slot
+from gateway.downstream.wishes import Full, Wishes
 from gateway.errors import DownstreamError, Reason
 from gateway.model.call import Call
 from gateway.model.catalog import Kind
@@ -28,9 +28,6 @@ from gateway.protocol import methods
 from gateway.protocol.versions import Era
 from gateway.tasks import TaskSet
 from gateway.telemetry.logs import get_logger
-
-MAX_SUBSCRIPTIONS: Final = 1000
-"""Resources of one server that can be subscribed to at a time."""
 
 TOLD: Final = 2.0
 """Seconds a subscriber waits for a server to take its wish; a slower one takes it later."""
@@ -47,7 +44,7 @@ class Member:
         server: Server,
         fingerprint: str,
         environment: Environment,
-        wishes: Counter[str] | None = None,
+        wishes: Wishes | None = None,
     ) -> None:
         self.name = name
         self.server = server
@@ -59,7 +56,7 @@ class Member:
         self._facts = Facts()
         self._catalog = self._slot(None)
         self._slots: dict[str, Slot] = {}
-        self._subscriptions: Counter[str] = Counter() if wishes is None else wishes
+        self._wishes = Wishes() if wishes is None else wishes
         self._untold = False
         self._telling: asyncio.Task[None] | None = None
         self._in_flight = 0
@@ -108,7 +105,7 @@ class Member:
             self._show(State.UP)
             self._environment.meters.up(self.name, True)
             self._environment.hooks.on_change(self.name, ALL_KINDS)
-            if self._subscriptions:
+            if self._wishes:
                 self._tell_soon()
         _log.info(
             "server_connected",
@@ -152,7 +149,7 @@ class Member:
             self._environment.meters.state(self.name, state)
 
     def _updated(self, uri: str) -> None:
-        if uri in self._subscriptions:
+        if uri in self._wishes:
             self._environment.hooks.on_resource_updated(self.name, uri)
 
     # What the pool asks for.
@@ -307,16 +304,17 @@ class Member:
         Raises:
             DownstreamError: ``overloaded``: too many resources.
         """
-        if uri not in self._subscriptions and len(self._subscriptions) >= MAX_SUBSCRIPTIONS:
+        try:
+            first = self._wishes.add(uri)
+        except Full:
             text = f'server "{self.name}" is at its limit of subscribed resources'
-            raise DownstreamError(Reason.OVERLOADED, text)
-        self._subscriptions[uri] += 1
-        if self._subscriptions[uri] == 1:
+            raise DownstreamError(Reason.OVERLOADED, text) from None
+        if first:
             self._tell_soon()
 
     def unsubscribe(self, uri: str) -> None:
         """Undo one ``subscribe``; nothing where there was none."""
-        if forget(self._subscriptions, uri):
+        if self._wishes.remove(uri):
             self._tell_soon()
 
     async def told(self) -> None:
@@ -337,7 +335,7 @@ class Member:
             if connection is None:
                 return
             try:
-                await connection.subscribe(frozenset(self._subscriptions))
+                await connection.subscribe(self._wishes.uris())
             except DownstreamError as error:
                 _log.info("subscription_failed", server=self.name, reason=error.message)
 
@@ -392,14 +390,3 @@ def _error_type(outcome: Outcome) -> str:
     if isinstance(outcome, Failure):
         return "error" if outcome.error is not None else outcome.reason.value
     return ""
-
-
-def forget(wishes: Counter[str], uri: str) -> bool:
-    """Take back one wish; True where nobody else has it."""
-    if uri not in wishes:
-        return False
-    wishes[uri] -= 1
-    if wishes[uri]:
-        return False
-    del wishes[uri]
-    return True

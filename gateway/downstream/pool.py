@@ -6,7 +6,6 @@ One dead, slow or crashing server never delays another or the start (G117, S188)
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,9 +19,10 @@ from gateway.downstream.fingerprint import fingerprint
 from gateway.downstream.guardian import Guardian
 from gateway.downstream.health import ServerStatus
 from gateway.downstream.hooks import Environment, Hooks
-from gateway.downstream.member import Member, forget
+from gateway.downstream.member import Member
 from gateway.downstream.meters import Meters, NoMeters
 from gateway.downstream.transports import Transports
+from gateway.downstream.wishes import Wishes
 from gateway.errors import DownstreamError, Reason
 from gateway.model.call import Call
 from gateway.model.catalog import Kind
@@ -61,7 +61,7 @@ class Pool:
         make = options.make_transport or Transports(options.guardian, options.meters)
         self._environment = Environment(make, Eras(options.eras), options.hooks, options.meters)
         self._members: dict[str, Member] = {}
-        self._wishes: dict[str, Counter[str]] = {}
+        self._wishes: dict[str, Wishes] = {}
         self._tasks = TaskSet(lambda name, error: _log.error("pool_task_crashed", task=name, error=repr(error)))
         self._retiring: set[Member] = set()
 
@@ -79,7 +79,7 @@ class Pool:
                 self._retire(member)
                 member = None
             if member is None:
-                wishes = self._wishes.setdefault(name, Counter())
+                wishes = self._wishes.setdefault(name, Wishes())
                 member = Member(name, server, digest, self._environment, wishes)
                 member.start()
             kept[name] = member
@@ -146,7 +146,7 @@ class Pool:
         if member is not None:
             member.unsubscribe(uri)
         elif server in self._wishes:
-            forget(self._wishes[server], uri)
+            self._wishes[server].remove(uri)
 
     async def subscribed(self, servers: Iterable[str]) -> None:
         """Wait until these servers have taken what was subscribed to, or have taken too long over it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol, TypeAlias
 
 from gateway.auth.authenticate import Authenticator
@@ -78,6 +78,22 @@ class Services(Protocol):
 
     def resource_updates(self, listener: UpdateListener) -> Callable[[], None]:
         """Subscribe to changes of single resources; the result ends the subscription."""
+
+    def reloads(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Hear of every good reload; the result ends that."""
+
+    def subscribe(self, server: str, uri: str) -> None:
+        """Have a server tell of a resource's changes; each call needs its ``unsubscribe``.
+
+        Raises:
+            DownstreamError: too many resources, or no such server.
+        """
+
+    def unsubscribe(self, server: str, uri: str) -> None:
+        """Undo one ``subscribe``."""
+
+    async def subscribed(self, servers: Iterable[str]) -> None:
+        """Wait a bounded time until these servers have taken what was subscribed to."""
 
     async def security_event(self, event: str, fields: dict[str, object]) -> None:
         """Audit a refusal that came before any call. Never raises: the refusal stands, recorded or not."""

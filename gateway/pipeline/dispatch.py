@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol
 
 from gateway.errors import Reason
 from gateway.model.call import Call
 from gateway.model.exchange import Exchange
 from gateway.model.outcome import Complete, Failure, InputRequired, Outcome, Started
 from gateway.pipeline.interceptor import Passage
+from gateway.protocol import methods, rawjson
 
 
 class Servers(Protocol):
@@ -18,6 +19,10 @@ class Servers(Protocol):
         """Send the call to its server and wait for the outcome."""
 
 
+_HELD_BY_THE_ENDPOINT: Final = frozenset({methods.RESOURCES_SUBSCRIBE, methods.LISTEN})
+"""Decided and recorded like any call; the subscription itself lives as long as its session or stream."""
+
+
 class Dispatch:
     """Sends one call to its server."""
 
@@ -25,6 +30,8 @@ class Dispatch:
         self._servers = servers
 
     async def __call__(self, call: Call, passage: Passage) -> Outcome:
+        if call.method in _HELD_BY_THE_ENDPOINT:
+            return Complete({"resultType": rawjson.raw("complete")})
         outcome = await self._servers.call(call, passage.exchange)
         match outcome:
             case Complete() | Failure():

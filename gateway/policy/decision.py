@@ -26,6 +26,8 @@ HOURS: Final = "hours"
 SCOPE: Final = "insufficient_scope"
 """An allow rule covers it for callers with more scopes."""
 VIEW: Final = "not_in_view"
+NO_TARGET: Final = "no_target"
+"""It is about no server: a request to hear of changes, which are judged one by one when they are told."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,7 +103,9 @@ class Engine:
         facts = Facts(question.principal, target, question.args, question.view, question.now)
         about = self.about(question.principal)
         mine = [policy for policy in about if not policy.shadow]
-        if not self.in_view(question.view, target):
+        if not target.server:
+            verdict = Verdict(True, "", "", NO_TARGET)
+        elif not self.in_view(question.view, target):
             verdict = Verdict(False, "", "", VIEW)
         else:
             verdict = judge(mine, facts) if self.default_deny else Verdict(True, "", "", NO_POLICY)
@@ -124,7 +126,7 @@ class Engine:
 
     def _shadow(self, about: tuple[CompiledPolicy, ...], facts: Facts, actual: Verdict) -> tuple[str, ...]:
         """Name what would decide otherwise if every policy in shadow were in force."""
-        if actual.reason == VIEW or not any(policy.shadow for policy in self.policies):
+        if actual.reason in (VIEW, NO_TARGET) or not any(policy.shadow for policy in self.policies):
             return ()
         other = judge(about, facts)
         if other.allowed == actual.allowed:
@@ -169,12 +171,12 @@ def judge(policies: Iterable[CompiledPolicy], facts: Facts) -> Verdict:
 def _allow(policy: CompiledPolicy, rule: Rule, facts: Facts) -> Verdict:
     """Say whether an allow rule that covers the target also matches, and if not, why."""
     lacking = rule.scopes - facts.principal.scopes
+    if lacking:
+        return Verdict(False, policy.name, rule.id, SCOPE, lacking)
     if not policy.hours.hold(facts.now):
         return Verdict(False, policy.name, rule.id, HOURS)
     if rule.truth(facts) is not True:
         return Verdict(False, policy.name, rule.id, CONDITION)
-    if lacking:
-        return Verdict(False, policy.name, rule.id, SCOPE, lacking)
     return Verdict(True, policy.name, rule.id, ALLOW_RULE)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 
 import pytest
@@ -9,9 +10,9 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from gateway.cli import remote
-from gateway.cli.output import Exit
 from gateway.cli.remote import Question, Unreachable
 from tests.kit.configs import loaded
+from tests.kit.gateway import Gateway
 
 
 async def ask(port: int, folder: Path, question: Question) -> tuple[int, object]:
@@ -52,6 +53,10 @@ async def test_what_is_no_admin_listener_is_told_plainly(tmp_path: Path) -> None
         await ask(1, tmp_path, Question("/status"))
 
 
-def test_a_refusal_names_the_variable_for_a_token(capsys: pytest.CaptureFixture[str]) -> None:
-    assert remote.refused("call", {"error": "A token is needed"}) == Exit.UNKNOWN
+def test_a_refusal_names_the_variable_for_a_token(
+    gateway: Gateway, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MCP_GATEWAY_ADMIN_TOKEN", "nobody's")
+    arguments = argparse.Namespace(config=gateway.file)
+    assert remote.inquire("call", arguments, Question("/call", body={"as": "bot", "target": "a/b"})) is None
     assert "MCP_GATEWAY_ADMIN_TOKEN" in capsys.readouterr().err

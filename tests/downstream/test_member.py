@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from gateway.downstream import member as members_module
+from gateway.downstream import wishes
 from gateway.downstream.eras import Eras
 from gateway.downstream.health import State
 from gateway.downstream.hooks import Environment, Hooks
@@ -456,7 +456,8 @@ async def test_subscriptions_are_counted_and_told_again_after_a_restart() -> Non
     async with world(farm, isolation="shared") as one:
         await one.heard("change")
         for _ in range(2):
-            await one.member.subscribe("file:///a")
+            one.member.subscribe("file:///a")
+        await one.member.told()
         first = farm.made[0]
         assert [sent.params["uri"] for sent in first.of("resources/subscribe")] == ["file:///a"]
         first.say("notifications/resources/updated", uri="file:///a")
@@ -465,7 +466,8 @@ async def test_subscriptions_are_counted_and_told_again_after_a_restart() -> Non
         first.end()
         await (await one.made(2)).reached("resources/subscribe")
         for _ in range(3):
-            await one.member.unsubscribe("file:///a")
+            one.member.unsubscribe("file:///a")
+        await one.member.told()
         assert len(farm.made[1].of("resources/unsubscribe")) == 1
 
 
@@ -473,17 +475,17 @@ async def test_subscribing_to_a_server_that_is_down_is_remembered() -> None:
     farm = Farm({"server/discover": lambda sent: bare(503)}, LEGACY, http=True)
     async with world(farm) as one:
         await one.heard("down")
-        await one.member.subscribe("file:///a")
+        one.member.subscribe("file:///a")
         await (await one.made(2)).reached("resources/subscribe")
 
 
 async def test_subscriptions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(members_module, "MAX_SUBSCRIPTIONS", 2)
+    monkeypatch.setattr(wishes, "MAX_WISHES", 2)
     async with world(Farm(MODERN)) as one:
         for uri in ("a", "b", "b"):
-            await one.member.subscribe(uri)
+            one.member.subscribe(uri)
         with pytest.raises(DownstreamError) as caught:
-            await one.member.subscribe("c")
+            one.member.subscribe("c")
         assert caught.value.reason is Reason.OVERLOADED
 
 

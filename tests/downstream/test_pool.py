@@ -131,7 +131,7 @@ async def test_a_server_that_is_not_configured_is_unavailable() -> None:
         with pytest.raises(DownstreamError):
             await pool.page("gone", Kind.TOOL)
         assert pool.hello("gone") is None
-        await pool.unsubscribe("gone", "file:///a")
+        pool.unsubscribe("gone", "file:///a")
 
 
 async def test_dead_and_hanging_servers_do_not_touch_a_healthy_one() -> None:
@@ -264,7 +264,7 @@ async def test_subscriptions_reach_their_server_and_come_back_with_its_name() ->
     async with scripted_pool(farms, told) as pool:
         pool.apply({"a": server()})
         await told.heard("change", "a")
-        await pool.subscribe("a", "file:///x")
+        pool.subscribe("a", "file:///x")
         transport = farms.farms["a"].made[0]
         async with asyncio.timeout(WAIT):
             while "resourceSubscriptions" not in str(transport.of("subscriptions/listen")[-1:]):
@@ -276,7 +276,32 @@ async def test_subscriptions_reach_their_server_and_come_back_with_its_name() ->
                 await asyncio.sleep(0.001)
         transport.say("notifications/resources/updated", _meta=identifier, uri="file:///x")
         assert await told.heard("updated", "a") == "file:///x"
-        await pool.unsubscribe("a", "file:///x")
+        await pool.subscribed(["a", "gone"])
+        pool.unsubscribe("a", "file:///x")
+
+
+async def test_subscriptions_outlive_a_changed_and_a_removed_server() -> None:
+    script = but(LEGACY, {"resources/subscribe": lambda sent: reply(), "resources/unsubscribe": lambda s: reply()})
+    farms, told = Farms(a=Farm(script)), Told()
+    async with scripted_pool(farms, told) as pool:
+        pool.apply({"a": server(isolation="shared")})
+        await told.heard("change", "a")
+        pool.subscribe("a", "file:///x")
+        pool.subscribe("a", "file:///y")
+        await pool.subscribed(["a"])
+        pool.apply({"a": server(isolation="shared", queue=1)})
+        async with asyncio.timeout(WAIT):
+            while len(farms.farms["a"].made) < 2 or len(farms.farms["a"].made[1].of("resources/subscribe")) < 2:
+                await asyncio.sleep(0.001)
+        pool.apply({})
+        pool.unsubscribe("a", "file:///y")
+        pool.apply({"a": server(isolation="shared")})
+        async with asyncio.timeout(WAIT):
+            while len(farms.farms["a"].made) < 3 or not farms.farms["a"].made[2].of("resources/subscribe"):
+                await asyncio.sleep(0.001)
+        await pool.subscribed(["a"])
+        asked = farms.farms["a"].made[2].of("resources/subscribe")
+        assert [sent.params["uri"] for sent in asked] == ["file:///x"]
 
 
 # Real processes and sockets from here on.
