@@ -1,15 +1,19 @@
-# Two commands matter: `make run` serves the demonstration, `make test` runs everything.
+# Two commands matter: `make run` serves the demonstration, `make test` runs everything. `make help` lists the rest.
 
 SHELL := /bin/bash
 VENV  := .venv
 BIN   := $(VENV)/bin
 PIP   := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: run test environments lint types bench fuzz soak lock clean
+.PHONY: run help test environments lint types bench fuzz soak lock clean
 
 ## run: install into .venv and serve the demonstration on http://127.0.0.1:8080/mcp
 run: $(VENV)/.demo
-	@PATH="$(CURDIR)/$(BIN):$$PATH" exec $(BIN)/mcp-gateway serve -c demo/gateway.yaml
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/mcp-gateway serve -c demo/gateway.yaml
+
+## help: what can be made
+help:
+	@sed -n 's/^## //p' Makefile
 
 ## test: everything; installs what it needs and ends with pytest's summary
 test: lint types environments
@@ -36,7 +40,7 @@ bench: $(VENV)/.test
 fuzz: $(VENV)/.test
 	$(BIN)/python -m pytest -q -m hypothesis --hypothesis-profile=fuzz --timeout=3600
 
-## soak: load with servers dying underneath (SOAK_MINUTES, default 10); memory and files must stay level
+## soak: load with servers dying underneath (SOAK_MINUTES, default 10), then every stress run of tests/bench
 soak: $(VENV)/.test
 	$(BIN)/python -m tests.bench.soak
 
@@ -44,6 +48,7 @@ soak: $(VENV)/.test
 lock:
 	python3 tests/environments/lock.py
 
+## clean: remove what was installed and what the demonstration kept
 clean:
 	rm -rf $(VENV) .envs .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build demo/state
 

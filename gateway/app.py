@@ -21,13 +21,14 @@ from gateway.admin.access import Access
 from gateway.admin.operations import Act
 from gateway.admin.server import AdminServer
 from gateway.config.root import AdminUser, Listen, LoadedConfig
+from gateway.endpoint.connection import Bounds, Report, Server
 from gateway.endpoint.server import Endpoint
 from gateway.errors import ConfigError, Problem
 from gateway.operations import Operator
 from gateway.runtime import Runtime
 from gateway.state.files import write_atomic
 from gateway.tasks import TaskSet
-from gateway.telemetry.logs import frames_of, get_logger
+from gateway.telemetry.logs import configure, frames_of, get_logger
 
 _log = get_logger("app")
 
@@ -35,6 +36,7 @@ MIN_AIOHTTP: Final = (3, 14, 3)
 ADMIN_TOKEN_FILE: Final = "admin.token"  # noqa: S105 - a file's name.
 _CUT_SECONDS: Final = 2.0
 """How long aiohttp may take to close connections after everything of ours has ended."""
+_ADMIN_BOUNDS: Final = Bounds(total=256, per_source=None)
 _SIGNAL_USER: Final = Act("signal", "")
 
 
@@ -74,15 +76,22 @@ async def serve(loaded: LoadedConfig, announce: Announce) -> None:
     check_parser()
     signals = Signals()
     async with AsyncExitStack() as stack:
+        # Outermost, so that neither an early signal nor a second one during the end cuts anything short.
+        await stack.enter_async_context(signals.installed())
         runtime = Runtime(loaded)
-        await runtime.start()
+        runtime.reloads(lambda: _configure_logs(runtime))
         stack.push_async_callback(runtime.aclose)
+        await runtime.start()
         endpoint = Endpoint(runtime)
         stack.push_async_callback(endpoint.aclose)
         url = await stack.enter_async_context(_endpoint_listener(loaded, endpoint))
         operator = Operator(runtime, url)
-        admin_url, token_file = await stack.enter_async_context(_admin_listener(loaded, operator))
-        await stack.enter_async_context(signals.installed(runtime))
+
+        def refused(reason: str) -> None:
+            runtime.metrics.http_rejected_total.inc(reason=reason)
+
+        admin_url, token_file = await stack.enter_async_context(_admin_listener(loaded, operator, refused))
+        signals.reload_on_hangup(runtime)
         announce(Addresses(url, admin_url, token_file))
         _log.info("serving", endpoint=url, admin=admin_url, pid=os.getpid())
         await signals.stop.wait()
@@ -90,6 +99,11 @@ async def serve(loaded: LoadedConfig, announce: Announce) -> None:
         _log.info("draining", seconds=loaded.config.listen.drain)
         await _drain(endpoint, signals)
     _log.info("stopped")
+
+
+def _configure_logs(runtime: Runtime) -> None:
+    telemetry = runtime.current().config.telemetry
+    configure(telemetry.log_format, telemetry.log_level)
 
 
 async def _drain(endpoint: Endpoint, signals: Signals) -> None:
@@ -106,20 +120,25 @@ async def _wait(event: asyncio.Event) -> None:
 
 
 class Signals:
-    """What the process was told: ``stop`` once, ``now`` for the second time, and reloads."""
+    """What the process was told: ``stop`` once, ``now`` for the second time, and reloads.
+
+    Handled from the first moment of the loop on, since what they do by themselves is to kill the process.
+    """
 
     def __init__(self) -> None:
         self.stop = asyncio.Event()
         self.now = asyncio.Event()
         self._tasks = TaskSet(_crashed)
+        self._runtime: Runtime | None = None
+        self._reload_wanted = False
 
     @asynccontextmanager
-    async def installed(self, runtime: Runtime) -> AsyncIterator[None]:
+    async def installed(self) -> AsyncIterator[None]:
         """Handle signals while the block runs."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._ended)
-        loop.add_signal_handler(signal.SIGHUP, self._reload, runtime)
+        loop.add_signal_handler(signal.SIGHUP, self._reload)
         try:
             yield
         finally:
@@ -132,8 +151,16 @@ class Signals:
             self.now.set()
         self.stop.set()
 
-    def _reload(self, runtime: Runtime) -> None:
-        self._tasks.start(_reloaded(runtime), "reload")
+    def reload_on_hangup(self, runtime: Runtime) -> None:
+        """Reload ``runtime`` from now on; at once where a reload was asked for during the start."""
+        self._runtime = runtime
+        if self._reload_wanted:
+            self._reload()
+
+    def _reload(self) -> None:
+        self._reload_wanted = True
+        if self._runtime is not None and not self.stop.is_set():
+            self._tasks.start(_reloaded(self._runtime), "reload")
 
 
 async def _reloaded(runtime: Runtime) -> None:
@@ -164,14 +191,18 @@ async def _endpoint_listener(loaded: LoadedConfig, endpoint: Endpoint) -> AsyncI
 
 
 @asynccontextmanager
-async def _admin_listener(loaded: LoadedConfig, operator: Operator) -> AsyncIterator[tuple[str, str]]:
-    """Listen for operators; yields the URL and the file of the token made for them, if one was."""
+async def _admin_listener(loaded: LoadedConfig, operator: Operator, report: Report) -> AsyncIterator[tuple[str, str]]:
+    """Listen for operators; yields the URL and the file of the token made for them, if one was.
+
+    Connections are those of the endpoint: bounded, and with error pages that echo nothing (S17).
+    """
     admin = loaded.config.admin
     users, token_file = dict(admin.users), ""
     if not users:
         token_file, users = _make_token(Path(loaded.config.state.dir))
     access = Access(admin.host, users, admin.metrics_token.get_secret_value())
-    runner = web.AppRunner(AdminServer(operator, access).application(), shutdown_timeout=_CUT_SECONDS, access_log=None)
+    server = Server(AdminServer(operator, access).handle, _ADMIN_BOUNDS, report)
+    runner = web.ServerRunner(server, shutdown_timeout=_CUT_SECONDS)
     await runner.setup()
     try:
         await _listen(runner, admin.host, admin.port, "admin", None)
@@ -185,7 +216,9 @@ async def _listen(runner: web.BaseRunner, host: str, port: int, section: str, tl
         await web.TCPSite(runner, host, port, ssl_context=tls).start()
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else "cannot be used"
-        raise ConfigError([Problem(f"{host}:{port} cannot be bound: {reason}", path=f"{section}.port")]) from None
+        hint = "another gateway may be running: end it, or change the port"
+        problem = Problem(f"{host}:{port} cannot be bound: {reason}", path=f"{section}.port", hint=hint)
+        raise ConfigError([problem]) from None
 
 
 def _tls(listen: Listen) -> ssl.SSLContext | None:

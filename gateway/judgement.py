@@ -50,7 +50,7 @@ def against_kept(loaded: LoadedConfig) -> Findings:
                 listings[name] = kept
     findings = _judge(loaded, listings)
     missing = [name for name in loaded.config.servers if name not in listings]
-    if missing:
+    if missing and loaded.config.policies:
         findings.notes.append(f"never listed, so rules about them are not judged: {', '.join(missing)}")
     return findings
 

@@ -98,10 +98,15 @@ class Operator:
     @staticmethod
     def _why(snapshot: Snapshot, principal: Principal, route: Route) -> str:
         question = Question(principal, target_of(route), {}, None, datetime.now(UTC))
-        # The first line repeats the question, the last two its answer.
-        told = [line.strip() for line in explain(snapshot.engine, question)[1:-2]]
-        denied = [line for line in told if ": denies" in line or ": does not allow" in line or "view" in line]
-        return "; ".join(denied) or "no policy allows it"
+        policy, reasons = "", []
+        for line in explain(snapshot.engine, question):
+            if line.startswith("policy "):
+                policy = line.removesuffix(":")
+            elif line.startswith("  ") and (": denies" in line or ": does not allow" in line):
+                reasons.append(f"{policy}: {line.strip()}")
+            elif line.startswith("view "):
+                reasons.append(line)
+        return "; ".join(reasons) or "no policy allows it"
 
     async def call_as(self, act: Act, principal: str, target: str, arguments: Object) -> Object:
         """Send one call through the whole path for a principal; audited as an admin's.
@@ -126,7 +131,7 @@ class Operator:
         facts: Object = {"as": who.id, "target": target, "call_id": call.id}
         await self._runtime.audit.append(events.admin("call", act.user, facts, act.source), durable=True)
         if not snapshot.sees(who, None, call.target):
-            await self._runtime.denied(call, "hidden")
+            await self._runtime.denied(call)
             return {"error": {"code": codes.INVALID_PARAMS, "message": f"Unknown tool: {route.exposed}"}}
         return _shown(await snapshot.run(call, Exchange()))
 

@@ -5,6 +5,7 @@ Config, policies, catalog and chain change together by replacing that pointer; c
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from collections.abc import Callable, Iterable
@@ -18,6 +19,7 @@ from gateway.audit.aggregate import Aggregator
 from gateway.audit.events import Asked
 from gateway.audit.keys import load_key
 from gateway.audit.log import AuditLog, AuditOptions
+from gateway.audit.record import DecisionFacts
 from gateway.auth.authenticate import Authenticator
 from gateway.auth.throttle import Throttle
 from gateway.catalog.build import build
@@ -33,11 +35,13 @@ from gateway.downstream.hooks import Hooks
 from gateway.downstream.pool import Pool, PoolOptions
 from gateway.errors import ConfigError
 from gateway.judgement import CATALOG, FINGERPRINT_KEY, KEY_BYTES
-from gateway.model.call import Call
+from gateway.model.call import Call, Caller
 from gateway.model.catalog import Kind, Listing
+from gateway.model.principal import Principal
 from gateway.pipeline.account import Account, least_revealing
 from gateway.pipeline.compose import Ingredients, compose
 from gateway.pipeline.snapshot import Snapshot, snapshot_digest
+from gateway.policy.decision import Question
 from gateway.policy.engine import Engine
 from gateway.policy.limits import InFlight, Limiter, RequestBudget
 from gateway.protocol.rawjson import Object, Value
@@ -53,8 +57,10 @@ from gateway.wiring import AuditMeters, ServerMeters
 
 _log = get_logger("runtime")
 
+LIST_SAMPLE: Final = 60.0
+"""Seconds for which one record stands for every list of a kind that a principal reads."""
+
 ChangeListener = Callable[[str, frozenset[Kind]], None]
-_ALL: Final = frozenset(Kind)
 
 
 class Runtime:
@@ -82,6 +88,8 @@ class Runtime:
             AuditOptions.from_config(config.audit, {"config_sha256": loaded.digest}, AuditMeters(self.metrics))
         )
         self._denials = Aggregator()
+        self._floods = Aggregator(rate=1)
+        self._lists = Aggregator(rate=1, window=LIST_SAMPLE)
         self._tasks = TaskSet(self._crashed)
         self._guardian = Guardian()
         self.pool = Pool(
@@ -89,7 +97,7 @@ class Runtime:
                 self._guardian,
                 key=self._pin_key,
                 eras=state / "eras.json",
-                hooks=Hooks(self._changed, self._down, self._updated),
+                hooks=Hooks(self._changed, self._down, self._updated, self._circuit),
                 meters=ServerMeters(self.metrics),
             )
         )
@@ -97,6 +105,7 @@ class Runtime:
         self._keep = Keep(state / CATALOG)
         self._refresher = Refresher(self.pool, self._publish, config.naming.list_ttl, self._tasks)
         self._listings: dict[tuple[str, str], Listing] = {}
+        self._reloading = asyncio.Lock()
         self._up: set[str] = set()
         self._listeners: list[ChangeListener] = []
         self._resource_listeners: list[Callable[[str, str], None]] = []
@@ -178,27 +187,56 @@ class Runtime:
 
     async def security_event(self, event: str, fields: dict[str, object]) -> None:
         """Audit a refusal that came before any call."""
-        self._note(event, {key: _value(value) for key, value in fields.items()})
+        facts = {key: _value(value) for key, value in fields.items() if key not in ("source", "count")}
+        count = fields.get("count", 1)
+        source = str(fields.get("source", ""))
+        self._write(events.refused_early(event, source, facts, count if isinstance(count, int) else 1))
 
-    async def denied(self, call: Call, reason: str) -> None:
-        """Audit a call refused before the chain, such as one of an unknown name; above 10/s a principal in sums."""
+    def listed(self, draft: Call, items: int) -> None:
+        """Audit one of a principal's lists in a while; the record says how many it stands for."""
+        count = self._lists.take(f"{draft.principal.id} {draft.method}", time.monotonic())
+        if count:
+            asked = Asked(draft.principal, draft.caller, draft.method, draft.rpc_id)
+            self._write(events.list_served(asked, items, self._audit_key, count))
+
+    def limited(self, principal: Principal, caller: Caller) -> None:
+        """Audit requests over ``limits.requests``, once a second and principal."""
+        count = self._floods.take(principal.id, time.monotonic())
+        if count:
+            limits: dict[str, Value] = {"scope": "requests"}
+            self._write(events.ratelimit_refused(Asked(principal, caller), limits, self._audit_key, count))
+
+    async def denied(self, call: Call) -> None:
+        """Audit a call of a name that is unknown or hidden, which alone the record tells; above 10/s in sums."""
         count = self._denials.take(call.principal.id, time.monotonic())
         if not count:
             return
         asked = Asked(call.principal, call.caller, call.method, call.rpc_id)
         entry = events.unknown_denied(asked, call.exposed, count, self._audit_key)
-        self._write(entry | {"decision": {"action": "deny", "policy": None, "rule": None, "reason": reason}})
+        target = self._snapshot.hidden(call.target.kind, call.exposed)
+        if target is not None:
+            question = Question(call.principal, target, {}, call.caller.view, datetime.now(UTC))
+            decision = self._snapshot.engine.decide(question)
+            if not decision.allowed:
+                facts = DecisionFacts("deny", decision.policy, decision.rule, decision.reason)
+                entry = events.hidden_denied(entry, target, facts)
+        self._write(entry)
 
     async def reload(self, act: Act) -> Object:
-        """Read the config again and put it in force as a whole, or change nothing.
+        """Read the config again and put it in force as a whole, or change nothing; one at a time.
 
         Raises:
             ConfigError: it cannot be served.
         """
+        async with self._reloading:
+            return await self._reload(act)
+
+    async def _reload(self, act: Act) -> Object:
         running = self._snapshot.loaded
         at = datetime.now(UTC).isoformat(timespec="seconds")
         try:
-            loaded = load(running.path, os.environ)
+            # Reading a long file takes long enough for others to notice.
+            loaded = await asyncio.to_thread(load, running.path, os.environ)
             problems = start_problems(loaded)
             if problems:
                 raise ConfigError(problems)
@@ -210,7 +248,6 @@ class Runtime:
             self.metrics.config_reload_success.set(0)
             self._note("config.reload_failed", {"problems": len(error.problems), "user": act.user})
             raise
-        before = set(running.config.servers)
         self._snapshot = snapshot
         self._install()
         self.reload_result = {"ok": True, "at": at, "problems": [], "needs_restart": [*restart]}
@@ -218,8 +255,6 @@ class Runtime:
         self._note("config.loaded", {"config_sha256": loaded.digest, "user": act.user, "needs_restart": len(restart)})
         for listener in list(self._reload_listeners):
             listener()
-        for server in before | set(loaded.config.servers):
-            self._tell(server, _ALL)
         return self.reload_result
 
     def _install(self) -> None:
@@ -233,6 +268,9 @@ class Runtime:
         self.metrics.known_tools(route.exposed for route in self._snapshot.catalog.by_kind.get(Kind.TOOL, ()))
         self.budget.change(config.limits.requests)
         self._in_flight.change(config.limits.in_flight)
+        self._listings = {key: value for key, value in self._listings.items() if key[0] in config.servers}
+        self.throttle.change(config.auth.throttle.failures)
+        self._refresher.default_age = config.naming.list_ttl
         self._refresher.apply(config.servers)
         self.pool.apply(config.servers)
 
@@ -274,7 +312,7 @@ class Runtime:
                 known[name] = self._listings[name, digest] = listing
         return known
 
-    def _publish(self, listing: Listing, kinds: frozenset[Kind]) -> None:
+    async def _publish(self, listing: Listing, kinds: frozenset[Kind]) -> None:
         """Put a server's fresh lists in force and say so, also when they are equal."""
         loaded = self._snapshot.loaded
         server = loaded.config.servers.get(listing.server)
@@ -283,14 +321,17 @@ class Runtime:
         self.trust.seen(listing.server, server, listing)
         digest = fingerprint(listing.server, server, self._pin_key)
         before = self._listings.get((listing.server, digest))
-        if before is None or before != listing:
+        is_new = before is None or before != listing
+        if is_new:
             self._listings = {key: value for key, value in self._listings.items() if key[0] != listing.server}
             self._listings[listing.server, digest] = listing
-            self._keep.store(listing, digest)
             self._snapshot = self._compile(loaded)
             self.metrics.known_tools(route.exposed for route in self._snapshot.catalog.by_kind.get(Kind.TOOL, ()))
             _log.info("catalog_changed", server=listing.server, definitions=len(listing.definitions))
         self._tell(listing.server, kinds)
+        if is_new:
+            # Last, and not on the loop: it waits for the disk.
+            await asyncio.to_thread(self._keep.store, listing, digest)
 
     def _tell(self, server: str, kinds: frozenset[Kind]) -> None:
         for listener in list(self._listeners):
@@ -311,6 +352,9 @@ class Runtime:
         event = "downstream.exited" if server in self._up else "downstream.failed"
         self._up.discard(server)
         self._write(events.server_event(event, server, {"reason": reason}))
+
+    def _circuit(self, server: str, state: str) -> None:
+        self._write(events.server_event("downstream.circuit", server, {"state": state}))
 
     def _updated(self, server: str, uri: str) -> None:
         for listener in list(self._resource_listeners):

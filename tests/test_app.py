@@ -7,9 +7,11 @@ import hashlib
 import json
 import os
 import signal
+import socket
 import ssl
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import aiohttp
@@ -19,7 +21,7 @@ from gateway.app import Addresses, check_parser, serve
 from gateway.config.loader import load
 from gateway.errors import ConfigError
 from tests.kit.certificates import make
-from tests.kit.gateway import ROOT, Gateway, alive, descendants, eventually, serving
+from tests.kit.gateway import COMMAND, ROOT, Gateway, alive, descendants, eventually, serving
 
 NOTES = {"command": sys.executable, "args": [str(ROOT / "demo" / "notes.py"), "--dataset", "d", "--file", "d.json"]}
 
@@ -124,3 +126,37 @@ def test_a_second_signal_ends_at_once_and_still_leaves_nothing_behind(tmp_path: 
         assert gateway.wait() == 0
         eventually(lambda: not any(alive(pid) for pid in below), "no child is left")
         assert gateway.records()[-1]["event"] == "gateway.stopped"
+
+
+def test_connections_over_the_cap_are_refused_on_the_loop_that_serves(tmp_path: Path) -> None:
+    """S13: asked of the process, since event loops differ in what their transports are."""
+    with serving(tmp_path, {"limits": {"connections": 2}}) as gateway, ExitStack() as stack:
+        statuses = []
+        for _ in range(3):
+            client = stack.enter_context(socket.create_connection(("127.0.0.1", gateway.port), 5))
+            client.sendall(b"GET /nothing HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n\r\n" % gateway.port)
+            statuses.append(client.recv(12))
+    assert statuses == [b"HTTP/1.1 404", b"HTTP/1.1 404", b"HTTP/1.1 503"]
+
+
+@pytest.mark.parametrize("numbers", [[signal.SIGTERM], [signal.SIGHUP, signal.SIGTERM]], ids=["stop", "reload"])
+def test_signals_during_the_start_are_kept_for_its_end(tmp_path: Path, numbers: list[signal.Signals]) -> None:
+    """S186: with servers that hang in their handshake; by itself either signal would kill the process."""
+    scripted = str(ROOT / "tests" / "kit" / "stdio_server.py")
+    hanging = {"command": sys.executable, "args": ["-I", "-S", scripted, "silent"]}
+    gateway = Gateway(tmp_path, {"servers": {"hanging": hanging}})
+    with gateway.log.open("wb") as log:
+        command: list[str | Path] = [COMMAND, "serve", "-c", gateway.file]
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=tmp_path)
+    try:
+        # Among the first things that are made once the loop runs.
+        eventually((tmp_path / "state" / "sealing.key").exists, "the start has begun", 20)
+        for number in numbers:
+            process.send_signal(number)
+        assert process.wait(20) == 0
+    finally:
+        process.kill()
+        process.wait(5)
+    text = gateway.log.read_text()
+    assert "Traceback" not in text
+    assert gateway.records()[-1]["event"] == "gateway.stopped"

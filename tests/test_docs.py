@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
+import importlib
 import json
 import os
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -16,7 +19,9 @@ import yaml
 from gateway.cli.main import COMMANDS
 from gateway.config.loader import load
 from gateway.config.root import Config
+from gateway.config.servers import Server
 from gateway.config.start_rules import start_problems
+from gateway.config.types import Rate
 from gateway.errors import Reason
 from gateway.telemetry.metrics import Metrics
 
@@ -67,9 +72,51 @@ def test_every_command_is_documented() -> None:
     assert missing == []
 
 
+def _shown_commands(page: Path) -> Iterator[list[str]]:
+    """Yield the words behind ``mcp-gateway`` wherever a page shows a command line of it."""
+    text = page.read_text("utf-8")
+    blocks = re.findall(r"^```(?:console)?\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    lines = [line.removeprefix("$ ") for block in blocks for line in block.splitlines()]
+    prose = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+    for line in [*lines, *re.findall(r"`([^`]+)`", prose)]:
+        if re.match(r"(?:\S+/)?mcp-gateway [^A-Z]", line):
+            yield shlex.split(line, comments=True)[1:]
+
+
+COMMAND_LINES: Final = [pytest.param(words, id=" ".join(words)) for page in PAGES for words in _shown_commands(page)]
+
+
+@pytest.mark.parametrize("words", COMMAND_LINES)
+def test_a_command_line_that_is_shown_is_one(words: list[str]) -> None:
+    parser = argparse.ArgumentParser()
+    subparsers = parser.add_subparsers(required=True)
+    for command in COMMANDS:
+        command.register(subparsers)
+
+    parser.parse_args(words)
+
+
 @pytest.mark.parametrize("reason", list(Reason))
 def test_every_refusal_has_a_row_in_troubleshooting(reason: Reason) -> None:
     assert f"| `{reason.value}` |" in _text("troubleshooting.md")
+
+
+SOURCE: Final = "\n".join(path.read_text("utf-8") for path in (ROOT / "gateway").rglob("*.py"))
+# What the operating system says is in no source of ours.
+PLACEHOLDERS: Final = r"…|\bN\b|\bNAME\b|Address already in use"
+SYMPTOMS: Final = [
+    text
+    for line in (DOCS / "troubleshooting.md").read_text("utf-8").splitlines()
+    if line.startswith("| ")
+    for text in re.findall(r"`([^`]+)`", line.split(" | ")[0])
+]
+
+
+@pytest.mark.parametrize("text", SYMPTOMS)
+def test_the_texts_of_troubleshooting_are_those_of_the_source(text: str) -> None:
+    pieces = [piece.strip(" :") for piece in re.split(PLACEHOLDERS, text)]
+
+    assert [piece for piece in pieces if piece not in SOURCE] == []
 
 
 def _keys(schema: dict[str, Any], whole: dict[str, Any]) -> Iterator[str]:
@@ -100,6 +147,60 @@ def test_every_key_of_the_config_is_documented() -> None:
     missing = [key for key in set(_keys(schema, schema)) if not re.search(rf"`[^`|]*\b{re.escape(key)}\b[^`]*`", page)]
 
     assert missing == []
+
+
+LIMITS: Final = [
+    pytest.param(cells[1], re.findall(r"`([\w.]+)`", cells[2]), id=cells[0])
+    for line in (DOCS / "limits.md").read_text("utf-8").splitlines()
+    if line.startswith("| ") and len(cells := line.strip("| ").split(" | ")) == 3 and cells[0] != "what"
+]
+
+
+def _constant(name: str) -> object:
+    """Find ``package.module.NAME`` or ``package.module.Class.field`` below ``gateway``."""
+    parts = name.split(".")
+    for length in range(len(parts) - 1, 0, -1):
+        try:
+            module = importlib.import_module(".".join(["gateway", *parts[:length]]))
+        except ModuleNotFoundError:
+            continue
+        value, *rest = parts[length:]
+        if not rest:
+            return getattr(module, value)
+        (default,) = (field.default for field in dataclasses.fields(getattr(module, value)) if field.name == rest[0])
+        return default
+    raise AssertionError(f"no module of {name}")
+
+
+def _default(key: str) -> object:
+    """Find the default of a key of the config, or of a server."""
+    node: Any = Config() if key.partition(".")[0] in Config.model_fields else Server(command="x")
+    for part in key.split("."):
+        node = getattr(node, part)
+    return node
+
+
+def _spellings(value: object) -> set[str]:
+    """Return how a number may be written in the tables."""
+    if isinstance(value, Rate):
+        return {f"{value.count:,} a minute"} if value.seconds == 60 else set()
+    assert isinstance(value, (int, float))
+    words = {f"{value:,g}" if isinstance(value, float) else f"{value:,}"}
+    units = (("min", 60), ("KiB", 2**10), ("MiB", 2**20))
+    return words | {f"{value / size:g} {unit}" for unit, size in units if value >= size and value % size == 0}
+
+
+@pytest.mark.parametrize(("said", "names"), LIMITS)
+def test_numbers_in_limits_are_those_of_the_source(said: str, names: list[str]) -> None:
+    assert names
+    for name in names:
+        value = _default(name) if name == name.lower() else _constant(name)
+        written = rf"(?<![\d,.])(?:{'|'.join(map(re.escape, _spellings(value)))})(?![\d,.]\d|\d)"
+        assert re.search(written, said), f"{name} is {value}, not {said}"
+
+
+def test_every_number_of_limits_is_checked() -> None:
+    assert len(LIMITS) > 40
 
 
 def test_every_id_that_a_test_cites_is_in_the_assurance_and_the_other_way_round() -> None:

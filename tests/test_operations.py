@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -63,7 +64,7 @@ async def test_tools_as_says_what_is_hidden_and_why(tmp_path: Path) -> None:
     assert isinstance(hidden, list)
     assert "a/whoami" in [row["tool"] for row in visible if isinstance(row, dict)]
     [why] = [row["why"] for row in hidden if isinstance(row, dict) and row["tool"] == "a/delete_note"]
-    assert "deny[0]" in str(why)
+    assert re.fullmatch(r"policy \S+: deny\[0\] \S+: denies", str(why))
     assert nothing["tools"] == []
 
 
@@ -83,6 +84,10 @@ async def test_a_call_goes_the_whole_path_and_is_audited_as_an_admins(tmp_path: 
     events = [record["event"] for record in records(tmp_path)]
     assert events.count("admin.call") == 2
     assert [event for event in events if str(event).startswith("call.")] == ["call.start", "call.end", "call.denied"]
+    denied = next(record for record in records(tmp_path) if record["event"] == "call.denied")
+    decision = denied["decision"]
+    assert isinstance(decision, dict)
+    assert (denied["server"], decision["policy"], decision["rule"]) == ("a", "p", "deny[0]")
 
 
 async def test_principals_are_named_as_in_policies(tmp_path: Path) -> None:

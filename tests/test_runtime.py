@@ -15,8 +15,10 @@ from gateway.admin.operations import Act
 from gateway.audit.verify import verify
 from gateway.config.loader import load
 from gateway.errors import ConfigError
+from gateway.model.call import Call, Caller, Target
 from gateway.model.catalog import Kind
-from gateway.model.principal import ANONYMOUS
+from gateway.model.principal import ANONYMOUS, Principal
+from gateway.protocol.versions import Era
 from gateway.runtime import Runtime
 
 ACT = Act("test", "")
@@ -131,6 +133,16 @@ async def test_a_bad_reload_changes_nothing_and_is_seen(tmp_path: Path) -> None:
     assert [record["event"] for record in records(tmp_path)].count("config.reload_failed") == 3
 
 
+async def test_a_reload_changes_what_is_not_part_of_the_snapshot_too(tmp_path: Path) -> None:
+    path = write(tmp_path, auth={"throttle": {"failures": "1/minute"}}, limits={"requests": "1/minute"})
+    async with running(path) as runtime:
+        assert [runtime.throttle.failed("10.0.0.1", now) is None for now in (0.0, 1.0)] == [True, False]
+        write(tmp_path, auth={"throttle": {"failures": "100/minute"}}, limits={"requests": "100/minute"})
+        await runtime.reload(ACT)
+        assert [runtime.throttle.failed("10.0.0.2", now) is None for now in (0.0, 1.0)] == [True, True]
+        assert [await runtime.budget.charge("p") for _ in range(2)] == [None, None]
+
+
 async def test_settings_that_need_a_restart_are_named_and_stay(tmp_path: Path) -> None:
     """S184."""
     path = write(tmp_path)
@@ -156,5 +168,27 @@ async def test_a_second_gateway_cannot_write_the_same_log(tmp_path: Path) -> Non
     """S171."""
     path = write(tmp_path)
     async with running(path):
-        with pytest.raises(ConfigError, match="another process"):
+        with pytest.raises(ConfigError, match="a running gateway"):
             await Runtime(load(path, {})).start()
+
+
+async def test_lists_and_floods_are_audited_as_samples_and_refusals_without_a_whole_address(tmp_path: Path) -> None:
+    alice = Principal("key:alice", "key", "alice")
+    caller = Caller(Era.MODERN, "2026-07-28", source="203.0.113.9")
+    draft = Call("", "7", "tools/list", {}, Target(Kind.TOOL, "", ""), alice, caller)
+    async with running(write(tmp_path)) as runtime:
+        for _ in range(3):
+            runtime.listed(draft, 42)
+            runtime.limited(alice, caller)
+        await runtime.security_event("auth.failed", {"source": "203.0.113.9", "reason": "missing", "count": 2})
+    told = {str(record["event"]): record for record in records(tmp_path)}
+    events = [record["event"] for record in records(tmp_path)]
+    assert (events.count("list.served"), events.count("ratelimit.refused")) == (1, 1)
+    assert told["list.served"]["list"] == {"items": 42}
+    assert told["ratelimit.refused"]["decision"] == {
+        "action": "deny",
+        "reason": "rate_limited",
+        "limits": {"scope": "requests"},
+    }
+    failed = told["auth.failed"]
+    assert (failed["src"], failed["auth"], failed["count"]) == ({"ip": "203.0.113.0/24"}, {"reason": "missing"}, 2)

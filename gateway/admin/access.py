@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import hmac
 import ipaddress
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gateway.config.root import AdminUser
 
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?")
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 
@@ -46,10 +48,12 @@ class Access:
         """Stop DNS rebinding and cross-site requests.
 
         Raises:
-            Refused: a Host that is not this listener's, or any Origin that is not its own.
+            Refused: a Host that is none or not this listener's, or any Origin that is not its own.
         """
-        name = host.rsplit(":", 1)[0].lower() if not host.endswith("]") else host.lower()
-        if self.loopback and name not in _LOOPBACK_NAMES:
+        match = _HOST.fullmatch(host)
+        if match is None:
+            raise Refused(400, "Host is not host[:port]")
+        if self.loopback and match[1].lower() not in _LOOPBACK_NAMES:
             raise Refused(421, "Host not allowed")
         if origin is not None and origin not in (f"http://{host}", f"https://{host}"):
             raise Refused(403, "Origin not allowed")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -13,17 +14,17 @@ from gateway.errors import AuditUnavailable, ConfigError
 from gateway.protocol import rawjson
 from gateway.protocol.rawjson import JsonError, Object, Value
 
-_MAX_BODY: Final = 4 * 2**20
+_BODY_SECONDS: Final = 30.0
 _OPEN: Final = frozenset({"/healthz", "/readyz"})
-_HEADERS: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
-_Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+_HEADERS: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Server": "mcp-gateway"}
+_Handler = Callable[[web.BaseRequest], Awaitable[web.Response]]
 
 
 def _json(value: Value, status: int = 200) -> web.Response:
     return web.Response(body=rawjson.encode(value) + b"\n", status=status, content_type="application/json")
 
 
-def _single(request: web.Request, name: str) -> str | None:
+def _single(request: web.BaseRequest, name: str) -> str | None:
     values = request.headers.getall(name, [])
     if len(values) > 1:
         raise Refused(400, f"{name} must occur once")
@@ -36,25 +37,22 @@ class AdminServer:
     def __init__(self, operations: Operations, access: Access) -> None:
         self._operations = operations
         self._access = access
+        self._routes: dict[str, dict[str, _Handler]] = {
+            "/healthz": {"GET": self._healthz},
+            "/readyz": {"GET": self._readyz},
+            "/metrics": {"GET": self._metrics},
+            "/status": {"GET": self._status},
+            "/tools": {"GET": self._tools},
+            "/call": {"POST": self._call},
+            "/reload": {"POST": self._reload},
+        }
 
-    def application(self) -> web.Application:
-        """Return the aiohttp application; whoever runs it closes it."""
-        app = web.Application(client_max_size=_MAX_BODY, middlewares=[self._guard])
-        app.router.add_get("/healthz", self._healthz)
-        app.router.add_get("/readyz", self._readyz)
-        app.router.add_get("/metrics", self._metrics)
-        app.router.add_get("/status", self._status)
-        app.router.add_get("/tools", self._tools)
-        app.router.add_post("/call", self._call)
-        app.router.add_post("/reload", self._reload)
-        return app
-
-    @web.middleware
-    async def _guard(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
+    async def handle(self, request: web.BaseRequest) -> web.Response:
+        """Answer one request; serve it with a ``web.Server`` that bounds connections and echoes nothing."""
         try:
             if request.path not in _OPEN:
                 self._access.check_host(_single(request, "Host") or "", _single(request, "Origin"))
-            response = await handler(request)
+            response = await self._route(request)(request)
         except Refused as refused:
             response = _json({"error": refused.message}, refused.status)
             if refused.status == 401:
@@ -64,32 +62,42 @@ class AdminServer:
         response.headers.update(_HEADERS)
         return response
 
-    async def _healthz(self, _request: web.Request) -> web.Response:
+    def _route(self, request: web.BaseRequest) -> _Handler:
+        """Find who answers; a HEAD is answered like a GET."""
+        routes = self._routes.get(request.path)
+        if routes is None:
+            raise Refused(404, "Not Found")
+        method = "GET" if request.method == "HEAD" else request.method
+        if method not in routes:
+            raise Refused(405, "Method Not Allowed")
+        return routes[method]
+
+    async def _healthz(self, _request: web.BaseRequest) -> web.Response:
         return web.Response(text="ok\n")
 
-    async def _readyz(self, _request: web.Request) -> web.Response:
+    async def _readyz(self, _request: web.BaseRequest) -> web.Response:
         readiness = self._operations.readiness()
         if readiness.ready:
             return web.Response(text="ready\n")
         return web.Response(text="".join(f"{reason}\n" for reason in readiness.reasons), status=503)
 
-    async def _metrics(self, request: web.Request) -> web.Response:
+    async def _metrics(self, request: web.BaseRequest) -> web.Response:
         self._access.scraper(_single(request, "Authorization"))
         body, content_type = self._operations.render_metrics(request.headers.get("Accept", ""))
         return web.Response(body=body, headers={"Content-Type": content_type})
 
-    async def _status(self, request: web.Request) -> web.Response:
+    async def _status(self, request: web.BaseRequest) -> web.Response:
         self._access.reader(_single(request, "Authorization"))
         return _json(self._operations.status())
 
-    async def _tools(self, request: web.Request) -> web.Response:
+    async def _tools(self, request: web.BaseRequest) -> web.Response:
         self._access.reader(_single(request, "Authorization"))
         try:
             return _json(self._operations.tools_as(request.query.get("as", "anonymous")))
         except KeyError as error:
             return _json({"error": str(error.args[0])}, 404)
 
-    async def _call(self, request: web.Request) -> web.Response:
+    async def _call(self, request: web.BaseRequest) -> web.Response:
         user = self._access.user(_single(request, "Authorization"), "reload")
         body = await self._body(request)
         principal, target, arguments = body.get("as"), body.get("target"), body.get("arguments", {})
@@ -102,18 +110,21 @@ class AdminServer:
         except AuditUnavailable:
             return _json({"error": "The audit log cannot be written, so nothing is called"}, 503)
 
-    async def _reload(self, request: web.Request) -> web.Response:
+    async def _reload(self, request: web.BaseRequest) -> web.Response:
         user = self._access.user(_single(request, "Authorization"), "reload")
         try:
             return _json(await self._operations.reload(Act(user, request.remote or "")))
         except ConfigError as error:
             return _json({"error": "config refused", "problems": [str(problem) for problem in error.problems]}, 422)
 
-    async def _body(self, request: web.Request) -> Object:
+    async def _body(self, request: web.BaseRequest) -> Object:
         if request.content_type != "application/json":
             raise Refused(415, "Content-Type must be application/json")
         try:
-            value = rawjson.decode_strict(await request.read())
+            async with asyncio.timeout(_BODY_SECONDS):
+                value = rawjson.decode_strict(await request.read())
+        except TimeoutError:
+            raise Refused(408, "The body came too slowly") from None
         except JsonError as error:
             raise Refused(400, str(error)) from None
         if not isinstance(value, dict):

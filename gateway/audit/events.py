@@ -13,7 +13,8 @@ from typing import Final
 
 from gateway.audit import fields
 from gateway.audit.keys import AuditKey
-from gateway.model.call import Caller
+from gateway.audit.record import DecisionFacts
+from gateway.model.call import Caller, Target
 from gateway.model.principal import Principal
 from gateway.protocol.jsonrpc import Id
 from gateway.protocol.rawjson import Object, Value
@@ -78,25 +79,34 @@ def unknown_denied(asked: Asked, name: str, count: int, key: AuditKey) -> Object
     }
 
 
-def list_served(asked: Asked, items: int, key: AuditKey) -> Object:
-    """Record one of the sampled listings: who was shown how many items."""
-    return {"event": "list.served", **asked_block(asked, key), "list": {"items": items}}
-
-
-def auth_failed(kind: str, reason: str, source: str, count: int = 1) -> Object:
-    """Record failed authentication: ``kind`` of credential, ``reason`` a constant; never the credential."""
-    return {
-        "event": "auth.failed",
-        "src": fields.source_block(source),
-        "auth": {"kind": fields.name(kind), "reason": fields.name(reason)},
-        "count": count,
+def hidden_denied(denied: Object, target: Target, decision: DecisionFacts) -> Object:
+    """Complete a record of ``unknown_denied`` where the name exists, but a policy or a view hides it."""
+    tool: Object = {"kind": target.kind.value, "name": fields.text(target.name), "def_sha256": None, "annotations": {}}
+    rule: Object = {
+        "action": decision.action,
+        "policy": fields.name(decision.policy) or None,
+        "rule": fields.name(decision.rule) or None,
+        "reason": fields.name(decision.reason),
     }
+    shown = denied["tool"]
+    exposed = shown["exposed"] if isinstance(shown, dict) else None
+    return denied | {"server": fields.name(target.server), "tool": {"exposed": exposed, **tool}, "decision": rule}
+
+
+def list_served(asked: Asked, items: int, key: AuditKey, count: int = 1) -> Object:
+    """Record one of the sampled listings: who was shown how many items; ``count`` is how many it stands for."""
+    return {"event": "list.served", **asked_block(asked, key), "list": {"items": items}, "count": count}
 
 
 def security(kind: str, reason: str, asked: Asked, key: AuditKey, count: int = 1) -> Object:
     """Record ``security.KIND``: a request that broke a rule no honest client breaks."""
     block = asked_block(asked, key)
     return {"event": f"security.{kind}", **block, "security": {"reason": fields.text(reason)}, "count": count}
+
+
+def refused_early(event: str, source: str, facts: Mapping[str, Value], count: int = 1) -> Object:
+    """Record ``auth.failed`` or a ``security.*`` event: a request that was refused before it was understood."""
+    return gateway_event(event, facts) | {"src": fields.source_block(source), "count": count}
 
 
 def ratelimit_refused(asked: Asked, limits: Mapping[str, Value], key: AuditKey, count: int = 1) -> Object:

@@ -37,9 +37,9 @@ class DirectoryLock:
             raise ConfigError(
                 [
                     Problem(
-                        "another process writes this audit log",
+                        "a running gateway writes this audit log",
                         file=str(self._path.parent),
-                        hint="give each gateway its own audit.dir",
+                        hint="end it, or give each gateway its own audit.dir",
                     )
                 ]
             ) from None

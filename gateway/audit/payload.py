@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Final, Literal, TypeAlias
 
 from gateway.audit import fields
@@ -22,7 +23,7 @@ CUT: Final = "…"
 
 def arguments_block(mode: Mode, arguments: Object, key: AuditKey) -> Object:
     """Describe the arguments of a call: ``args_bytes`` (of their canonical form), ``args_shape``, ``args_hmac``."""
-    canonical = rawjson.canonical(arguments)
+    canonical = rawjson.canonical_decoded(arguments)
     block: Object = {"mode": mode, "args_bytes": len(canonical)}
     if mode != "none":
         block["args_shape"] = shape(arguments)
@@ -47,15 +48,25 @@ def shape(arguments: Object) -> Object:
     ``…`` counts the paths left out.
     """
     found: Object = {}
-    left_out = 0
-    for path, kind in _walk("", arguments, MAX_DEPTH):
-        if len(found) < MAX_PATHS:
-            found[fields.name(path)] = kind
-        else:
-            left_out += 1
+    shown = 0
+    for path, kind in islice(_walk("", arguments, MAX_DEPTH), MAX_PATHS):
+        found[fields.name(path)] = kind
+        shown += 1
+    left_out = _paths(arguments, MAX_DEPTH) - shown
     if left_out:
         found[CUT] = f"cut:{left_out}"
     return found
+
+
+def _paths(value: Value, depth: int) -> int:
+    """Count what ``_walk`` would yield below a value, without writing down a path for each."""
+    if not depth:
+        return 0
+    if isinstance(value, dict):
+        return len(value) + sum(_paths(item, depth - 1) for item in value.values() if isinstance(item, (dict, list)))
+    if isinstance(value, list):
+        return sum(1 + _paths(item, depth - 1) for item in value[:_MAX_LIST_ITEMS] if isinstance(item, (dict, list)))
+    return 0
 
 
 def _walk(path: str, value: Value, depth: int) -> Iterator[tuple[str, str]]:

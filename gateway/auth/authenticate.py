@@ -66,11 +66,14 @@ class Authenticator:
             return self._anonymous and principal.is_anonymous
         return self._keys.holds(principal, self._wall_clock())
 
-    def is_known(self, principal: Principal) -> bool:
-        """Whether a principal still has any credential; for sessions and calls, which are bound to none of them."""
+    def fresh(self, principal: Principal) -> Principal | None:
+        """Return a principal as it is configured now, for sessions and calls, which are bound to no single credential.
+
+        None where no credential of it is left.
+        """
         if self._anonymous or principal.is_anonymous:
-            return self._anonymous and principal.is_anonymous
-        return self._keys.knows(principal, self._wall_clock())
+            return principal if self._anonymous and principal.is_anonymous else None
+        return self._keys.named(principal, self._wall_clock())
 
 
 def _token(authorization: Sequence[str]) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from typing import Final
 
@@ -57,9 +57,10 @@ class KeyRing:
         """Whether the key a principal came with is still configured and works at ``now``."""
         return any(holder.principal.credential == principal.credential for holder in self._of(principal, now))
 
-    def knows(self, principal: Principal, now: datetime) -> bool:
-        """Whether a principal has any key that works at ``now``."""
-        return any(True for _ in self._of(principal, now))
+    def named(self, principal: Principal, now: datetime) -> Principal | None:
+        """Return the same client as it is configured now; None where it has no key that works at ``now``."""
+        found = next(self._of(principal, now), None)
+        return None if found is None else replace(principal, groups=found.principal.groups)
 
     def _of(self, principal: Principal, now: datetime) -> Iterator[Holder]:
         return (each for each in self.holders.values() if each.principal.id == principal.id and is_valid(each, now))

@@ -30,12 +30,16 @@ class Throttle:
     """Counts failures by source; times are monotonic seconds. The longest quiet source is forgotten first."""
 
     def __init__(self, failures: Rate, most: int = MAX_SOURCES) -> None:
-        self._allowance = Allowance(failures.count, failures.seconds, failures.count)
         self._most = most
         self._sources: OrderedDict[str, _Source] = OrderedDict()
+        self.change(failures)
 
     def __len__(self) -> int:
         return len(self._sources)
+
+    def change(self, failures: Rate) -> None:
+        """Take another rate, as a reload may bring."""
+        self._allowance = Allowance(failures.count, failures.seconds, failures.count)
 
     def failed(self, source: str, now: float) -> float | None:
         """Count a failed authentication; return the seconds to wait if this source has had too many, else None."""

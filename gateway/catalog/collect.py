@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -10,12 +11,14 @@ from gateway.downstream.dialect import Hello, Page
 from gateway.errors import DownstreamError, Reason
 from gateway.model.catalog import Definition, HeldBack, Kind, Listing
 from gateway.protocol import rawjson
-from gateway.protocol.rawjson import JsonError
+from gateway.protocol.rawjson import JsonError, Raw
 
 MAX_ITEMS: Final = 10_000
 MAX_PAGES: Final = 1_000
 MAX_DEFINITION: Final = 256 * 1024
 MAX_SHOWN_NAME: Final = 128
+_AT_ONCE: Final = 50
+"""Definitions read before others get their turn on the loop; some are large."""
 
 _CAPABILITY: Final = {
     Kind.TOOL: "tools",
@@ -46,8 +49,11 @@ class _Gathered:
     public: bool = True
 
 
-async def collect(source: Source, server: str) -> Listing:
+async def collect(source: Source, server: str, last: Listing | None = None) -> Listing:
     """Return the complete lists of a server; all kinds are asked at once.
+
+    What stands in its ``last`` lists word for word is taken from there: servers that often say that their lists have
+    changed rarely change much of them.
 
     Raises:
         DownstreamError: a page could not be had, a cursor came twice, or a bound was passed: nothing is kept then.
@@ -58,7 +64,7 @@ async def collect(source: Source, server: str) -> Listing:
     kinds = [kind for kind in Kind if _CAPABILITY[kind] in hello.capabilities]
     try:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(_one_kind(source, server, kind)) for kind in kinds]
+            tasks = [group.create_task(_one_kind(source, server, kind, _texts(last, kind))) for kind in kinds]
     except ExceptionGroup as failures:
         raise _first(failures) from None
     lists = [task.result() for task in tasks]
@@ -85,11 +91,19 @@ def _first(failures: ExceptionGroup[Exception]) -> BaseException:
     return found
 
 
-async def _one_kind(source: Source, server: str, kind: Kind) -> _Gathered:
+def _texts(last: Listing | None, kind: Kind) -> dict[bytes, Definition]:
+    """Return known definitions by their text, as a server writes it that leaves no spaces between members."""
+    return {} if last is None else {rawjson.encode(known.members): known for known in last.of(kind)}
+
+
+async def _one_kind(source: Source, server: str, kind: Kind, known: Mapping[bytes, Definition]) -> _Gathered:
     gathered, cursor, seen = _Gathered(), None, set[str]()
     for _ in range(MAX_PAGES):
         page = await source.page(server, kind, cursor)
-        _take(gathered, server, kind, page)
+        for start in range(0, len(page.items), _AT_ONCE):
+            _take(gathered, (server, kind), page.items[start : start + _AT_ONCE], known)
+            await asyncio.sleep(0)
+        _note_hints(gathered, page)
         if len(gathered.definitions) > MAX_ITEMS:
             raise DownstreamError(Reason.TOO_LARGE, f"server {server} lists over {MAX_ITEMS} {kind}s")
         cursor = page.next_cursor
@@ -101,19 +115,25 @@ async def _one_kind(source: Source, server: str, kind: Kind) -> _Gathered:
     raise DownstreamError(Reason.TOO_LARGE, f"server {server} has over {MAX_PAGES} pages of {kind}s")
 
 
-def _take(gathered: _Gathered, server: str, kind: Kind, page: Page) -> None:
-    for item in page.items:
-        size = len(rawjson.raw_bytes(item))
+def _take(
+    gathered: _Gathered, source: tuple[str, Kind], items: Sequence[Raw], known: Mapping[bytes, Definition]
+) -> None:
+    server, kind = source
+    for item in items:
+        text = rawjson.raw_bytes(item)
         try:
-            definition = Definition.parse(kind, item)
+            definition = known.get(text) or Definition.parse(kind, text)
         except JsonError as error:
             gathered.rejected.append(HeldBack(server, kind, "", "", f"not a usable definition: {error.reason}"))
             continue
-        if size > MAX_DEFINITION:
+        if len(text) > MAX_DEFINITION:
             name = definition.name[:MAX_SHOWN_NAME]
             gathered.rejected.append(HeldBack(server, kind, name, "", f"definition over {MAX_DEFINITION} bytes"))
             continue
         gathered.definitions.append(definition)
+
+
+def _note_hints(gathered: _Gathered, page: Page) -> None:
     gathered.public = gathered.public and page.public
     if page.ttl_ms is None:
         gathered.without_ttl = True

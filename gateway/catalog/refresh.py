@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -23,25 +23,29 @@ MIN_AGE: Final = 15.0
 _COALESCE: Final = 0.05
 _ALL: Final = frozenset(Kind)
 
-Publish: TypeAlias = Callable[[Listing, frozenset[Kind]], None]
+Publish: TypeAlias = Callable[[Listing, frozenset[Kind]], Awaitable[None]]
 
 
 @dataclass(slots=True)
 class _Watch:
-    """One server's refreshing: what is waiting to be read, and the task that reads."""
+    """One server's refreshing: what is waiting to be read, and what was read last."""
 
     wake: asyncio.Event
     kinds: frozenset[Kind]
     age: float
+    last: Listing | None = None
 
 
 class Refresher:
-    """Reads lists in the background and hands complete ones to ``publish``."""
+    """Reads lists in the background and hands complete ones to ``publish``.
+
+    ``default_age`` are seconds, for servers that do not say how long their lists are good; a reload may change it.
+    """
 
     def __init__(self, source: Source, publish: Publish, default_age: float, tasks: TaskSet) -> None:
         self._source = source
         self._publish = publish
-        self._default_age = default_age
+        self.default_age = default_age
         self._tasks = tasks
         self._watches: dict[str, _Watch] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
@@ -56,7 +60,7 @@ class Refresher:
         """Note that a server's lists may have changed, or can be read for the first time."""
         watch = self._watches.get(server)
         if watch is None:
-            watch = self._watches[server] = _Watch(asyncio.Event(), kinds, self._default_age)
+            watch = self._watches[server] = _Watch(asyncio.Event(), kinds, self.default_age)
             self._running[server] = self._tasks.start(self._watch(server, watch), f"refresh:{server}")
         else:
             watch.kinds |= kinds
@@ -73,21 +77,21 @@ class Refresher:
                 watch.kinds = _ALL
             watch.wake.clear()
             kinds, watch.kinds = watch.kinds, frozenset()
-            listing = await self._read(server)
+            listing = await self._read(server, watch.last)
             if listing is not None:
-                watch.age = self._age(listing)
-                self._publish(listing, kinds)
+                watch.age, watch.last = self._age(listing), listing
+                await self._publish(listing, kinds)
 
-    async def _read(self, server: str) -> Listing | None:
+    async def _read(self, server: str, last: Listing | None) -> Listing | None:
         """Read once; a server that cannot be read keeps its last complete lists."""
         if self._source.hello(server) is None:
             return None
         try:
-            return await collect(self._source, server)
+            return await collect(self._source, server, last)
         except DownstreamError as error:
             _log.warning("catalog_refresh_failed", server=server, reason=error.reason.value, detail=error.message)
             return None
 
     def _age(self, listing: Listing) -> float:
-        seconds = self._default_age if listing.ttl_ms is None else listing.ttl_ms / 1000
-        return min(MAX_AGE, max(MIN_AGE, self._default_age if seconds <= 0 else seconds))
+        seconds = self.default_age if listing.ttl_ms is None else listing.ttl_ms / 1000
+        return min(MAX_AGE, max(MIN_AGE, self.default_age if seconds <= 0 else seconds))

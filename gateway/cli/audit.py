@@ -11,7 +11,7 @@ from typing import Final
 
 from gateway.audit.tail import Tail
 from gateway.audit.verify import CannotTell, Verdict, verify
-from gateway.cli.output import add_common, config_path, wants_json
+from gateway.cli.output import add_common, config_path, count, wants_json
 from gateway.config.loader import Unreadable, load
 from gateway.errors import ConfigError
 from gateway.protocol import rawjson
@@ -24,6 +24,10 @@ CANNOT_TELL: Final = 2
 LAST: Final = 20
 _POLL_SECONDS: Final = 0.5
 _WIDEST: Final = 256
+_DIGEST: Final = 12
+"""Characters that are enough to tell digests apart by eye."""
+_BY_RULE: Final = frozenset({"allow_rule", "deny_rule"})
+"""Reasons that say no more than that the rule beside them matched."""
 
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -85,7 +89,7 @@ def _sentence(verdict: Verdict) -> str:
     if verdict.fault is not None:
         return printable(f"FAIL {verdict.fault} ({verdict.records} records before it are good)", _WIDEST)
     tail = f", and {verdict.unfinished} bytes of a record that was never finished" if verdict.unfinished else ""
-    return f"OK {verdict.records} records in {verdict.segments} segments{tail}"
+    return f"OK {count(verdict.records, 'record')} in {count(verdict.segments, 'segment')}{tail}"
 
 
 def _tail(directory: Path, *, as_json: bool, follow: bool) -> int:
@@ -118,7 +122,7 @@ def _as_json(line: bytes) -> str:
 
 
 def describe(line: bytes) -> str:
-    """Return one line for a person: time, event, principal, server and name, decision, outcome, duration."""
+    """Return one line for a person: time, event, principal, server and name, decision or outcome, duration."""
     try:
         record = rawjson.decode_value(line)
     except JsonError:
@@ -133,8 +137,7 @@ def describe(line: bytes) -> str:
         "/".join(
             part for part in (_text(record.get("server")), _text(tool.get("name") or tool.get("exposed"))) if part
         ),
-        _decision(_part(record, "decision")),
-        _text(outcome.get("status")),
+        *_verdict(_text(record.get("event")), _part(record, "decision"), outcome),
         _duration(outcome.get("dur_us")),
         _facts_of(record),
     ]
@@ -147,9 +150,19 @@ def _who(principal: Object) -> str:
     return _text(known) if principal.get("id") else f"{client} {_text(known)}".strip()
 
 
+def _verdict(event: str, decision: Object, outcome: Object) -> tuple[str, str]:
+    """Say what was decided and how it ended, but not what the event's own name says already."""
+    status, detail = _text(outcome.get("status")), _text(outcome.get("detail"))
+    allowed = decision.get("action") == "allow"
+    decided = "" if allowed and event != "call.start" else _decision(decision)
+    ended = "" if decided and status == "denied" else status
+    return decided, f"{ended} ({detail})" if ended and detail else ended
+
+
 def _decision(decision: Object) -> str:
     rule = "/".join(part for part in (_text(decision.get("policy")), _text(decision.get("rule"))) if part)
-    detail = " ".join(part for part in (rule, _text(decision.get("reason"))) if part)
+    reason = _text(decision.get("reason"))
+    detail = " ".join(part for part in (rule, "" if rule and reason in _BY_RULE else reason) if part)
     action = _text(decision.get("action"))
     return f"{action} ({detail})" if action and detail else action
 
@@ -163,13 +176,13 @@ def _facts_of(record: Object) -> str:
     event = record.get("event")
     group, _, kind = event.partition(".") if isinstance(event, str) else ("", "", "")
     facts = _part(record, group) or _part(record, kind)
-    count = record.get("count")
+    times = record.get("count")
     shown = [
-        f"{_text(name)}={_text(value)}"
+        f"{_text(name)}={_text(value)[: _DIGEST if name.endswith('sha256') else _WIDEST]}"
         for name, value in facts.items()
         if name != "user" and not isinstance(value, (dict, list))
     ]
-    return " ".join([*shown, f"x{count}"] if isinstance(count, int) and count > 1 else shown)
+    return " ".join([*shown, f"x{times}"] if isinstance(times, int) and times > 1 else shown)
 
 
 def _part(record: Object, name: str) -> Object:

@@ -44,6 +44,8 @@ def run(args: argparse.Namespace) -> int:
     else:
         show(answer, Output.standard())
     result = answer.get("result")
+    if "error" in answer:
+        Output.errors().line(f"what {args.principal} sees, and why not the rest: tools --as {args.principal}")
     return Exit.FINE if isinstance(result, dict) and result.get("isError") is not True else Exit.FINDING
 
 
@@ -55,10 +57,19 @@ def show(answer: Object, output: Output) -> None:
     if not isinstance(result, dict):
         return
     content = result.get("content")
-    for block in content if isinstance(content, list) else []:
-        output.block(_shown(block))
-    if "structuredContent" in result:
+    shown = [_shown(block) for block in content] if isinstance(content, list) else []
+    for text in shown:
+        output.block(text)
+    if "structuredContent" in result and not any(_says(text, result["structuredContent"]) for text in shown):
         output.line(rawjson.encode(result["structuredContent"]).decode())
+
+
+def _says(text: str, value: Value) -> bool:
+    """Tell whether a text is the same JSON, as servers repeat it for clients that read texts alone."""
+    try:
+        return rawjson.decode_value(text.encode()) == value
+    except JsonError:
+        return False
 
 
 def _shown(block: Value) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING
 
-from gateway.cli.output import Exit, Output, add_common, config_path, wants_json
+from gateway.cli.output import Exit, Output, add_common, config_path, count, wants_json
 from gateway.config.availability import not_in_force
 from gateway.config.foreign import SWITCHED_OFF
 from gateway.config.loader import Unreadable, load, start_problems
@@ -20,6 +20,7 @@ from gateway.config.root import LoadedConfig
 from gateway.errors import ConfigError, Problem
 from gateway.judgement import against_kept, against_live
 from gateway.policy.engine import Engine
+from gateway.telemetry.logs import configure
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -60,6 +61,9 @@ def run(args: argparse.Namespace) -> int:
         return _report_broken(error.problems, args)
     today = datetime.now(UTC).date()
     judgement = judge(loaded, today)
+    if args.live:
+        # What fails is in the findings, said once and with its server.
+        configure("console", "error")
     found = against_live(loaded) if args.live else against_kept(loaded)
     judgement.problems += found.problems
     judgement.notes += found.notes
@@ -125,7 +129,7 @@ def _report_broken(problems: list[Problem], args: argparse.Namespace) -> int:
         return Exit.FINDING
     for problem in problems:
         output.line(str(problem))
-    output.line(_count(len(problems), "problem"))
+    output.line(count(len(problems), "problem"))
     return Exit.FINDING
 
 
@@ -157,7 +161,7 @@ def _report(loaded: LoadedConfig, judgement: Judgement, args: argparse.Namespace
     if fine:
         output.line(f"{loaded.path.name} is fine: {_summary(loaded)}")
     else:
-        output.line(_count(len(judgement.problems) + len(missing), "problem"))
+        output.line(count(len(judgement.problems) + len(missing), "problem"))
     return code
 
 
@@ -172,12 +176,8 @@ def _summary(loaded: LoadedConfig) -> str:
     config = loaded.config
     return ", ".join(
         (
-            _count(len(config.servers), "server"),
-            _count(len(config.clients), "client"),
-            _count(len(config.policies), "policy", "policies"),
+            count(len(config.servers), "server"),
+            count(len(config.clients), "client"),
+            count(len(config.policies), "policy", "policies"),
         )
     )
-
-
-def _count(number: int, one: str, many: str = "") -> str:
-    return f"{number} {one if number == 1 else many or one + 's'}"

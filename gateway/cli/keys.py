@@ -71,11 +71,13 @@ def run(args: argparse.Namespace) -> int:
             client["groups"] = args.group
         output.value({"name": name, "key": key.text, "clients": {name: client}})
         return Exit.FINE
-    output.line("The key, shown only now:")
+    output.line("The key, shown only now; the client sends it as Authorization: Bearer KEY (see snippet):")
     output.line("")
     output.line(f"  {key.text}")
     output.line("")
-    output.line("The entry for the config; a client may list several, for rotation:")
+    output.line(
+        "The entry for the config; a client may list several, for rotation. With clients, nobody gets in without a key:"
+    )
     output.line("")
     output.block(entry(name, key, args.group, args.expires))
     return Exit.FINE

@@ -56,7 +56,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> tuple[argparse.ArgumentParser, dict[str, Callable[[argparse.Namespace], int]]]:
-    parser = argparse.ArgumentParser(prog="mcp-gateway", description="One MCP endpoint in front of many servers.")
+    parser = argparse.ArgumentParser(
+        prog="mcp-gateway",
+        description="One MCP endpoint in front of many servers.",
+        epilog="Exit codes: 0 fine, 1 a finding, 2 could not tell. COMMAND --help says more.",
+    )
     parser.add_argument("--version", action="version", version=f"mcp-gateway {__version__}")
     add_common(parser)
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
@@ -65,7 +69,18 @@ def _parser() -> tuple[argparse.ArgumentParser, dict[str, Callable[[argparse.Nam
         command.register(subparsers)
         for name in subparsers.choices:
             runners.setdefault(name, command.run)
+    _describe(subparsers)
     return parser, runners
+
+
+def _describe(subparsers: Subparsers) -> None:
+    """Have each command's own help begin with the sentence that stands for it in the list."""
+    for shown in subparsers._choices_actions:
+        parser = subparsers.choices[shown.dest]
+        parser.description = f"{(shown.help or '')[:1].upper()}{(shown.help or '')[1:]}."
+        for action in parser._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                _describe(action)
 
 
 def _unknown(words: Sequence[str], known: list[str]) -> str:

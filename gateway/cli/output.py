@@ -52,6 +52,11 @@ def wants_json(args: argparse.Namespace) -> bool:
     return bool(getattr(args, "json", False))
 
 
+def count(number: int, one: str, many: str = "") -> str:
+    """Return a number with its noun, such as ``1 policy``; ``many`` is for plurals that need more than an s."""
+    return f"{number} {one if number == 1 else many or one + 's'}"
+
+
 def escaped(text: str) -> str:
     """Make text safe for a terminal and for one line: what is not printable is shown as its escape."""
     if text.isprintable():
@@ -81,9 +86,9 @@ class Output:
         self.stream.write(escaped(text) + "\n")
 
     def block(self, text: str) -> None:
-        """Print several lines that this program made itself."""
+        """Print several lines; tabs in them are for the eye alone."""
         for line in text.splitlines():
-            self.line(line)
+            self.line(line.expandtabs())
 
     def table(self, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         """Print aligned columns under headings for a terminal, and bare lines otherwise."""

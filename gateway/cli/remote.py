@@ -13,14 +13,16 @@ from typing import Final
 import aiohttp
 
 from gateway.cli.output import Output, config_path
-from gateway.config.loader import load
+from gateway.config.loader import Unreadable, load, load_sections
 from gateway.config.root import LoadedConfig
+from gateway.errors import ConfigError
 from gateway.protocol import rawjson
 from gateway.protocol.rawjson import JsonError, Object, Value
 
 TOKEN_VARIABLE: Final = "MCP_GATEWAY_ADMIN_TOKEN"  # noqa: S105 - the variable's name.
 TOKEN_FILE: Final = "admin.token"  # noqa: S105 - the file's name.
 _OK: Final = 200
+_NEEDED: Final = ("admin", "state")
 _TIMEOUT: Final = aiohttp.ClientTimeout(total=660, connect=5)
 
 
@@ -62,7 +64,8 @@ async def _ask(loaded: LoadedConfig, question: Question) -> tuple[int, Object]:
             ) as response:
                 return response.status, _object(rawjson.decode_value(await response.read()))
     except (aiohttp.ClientError, TimeoutError, JsonError, OSError) as error:
-        raise Unreachable(f"no gateway answers at {base} ({type(error).__name__}); is it running?") from None
+        why = "" if isinstance(error, aiohttp.ClientConnectorError) else f" ({type(error).__name__})"
+        raise Unreachable(f"no gateway answers at {base}{why}; is it running?") from None
 
 
 def _object(value: Value) -> Object:
@@ -82,10 +85,30 @@ def _token(loaded: LoadedConfig) -> str:
         return ""
 
 
-def inquire(command: str, args: argparse.Namespace, question: Question) -> Object | None:
-    """Ask the gateway that a command's config describes; None once it was said why there is no answer."""
+def _described(path: Path) -> LoadedConfig:
+    """Load a config as far as it is needed: one that was broken since is still that of the gateway that runs."""
     try:
-        code, answer = ask(load(config_path(args), os.environ), question)
+        return load(path, os.environ)
+    except Unreadable:
+        raise
+    except ConfigError as error:
+        try:
+            loaded = load_sections(path, os.environ, _NEEDED)
+        except ConfigError:
+            raise error from None
+        text = "has mistakes (see check): what follows is of the config in force"
+        Output.errors().line(f"note: {path.name} {text}")
+        return loaded
+
+
+def inquire(command: str, args: argparse.Namespace, question: Question) -> Object | None:
+    """Ask the gateway that a command's config describes; None once it was said why there is no answer.
+
+    Raises:
+        ConfigError: the config does not even say where the gateway is.
+    """
+    try:
+        code, answer = ask(_described(config_path(args)), question)
     except Unreachable as error:
         Output.errors().line(f"{command}: {error}")
         return None

@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import shlex
 import shutil
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -53,39 +55,47 @@ def run(args: argparse.Namespace) -> int:
     configure(telemetry.log_format, telemetry.log_level)
     factory = None if uvloop is None else uvloop.new_event_loop
     with asyncio.Runner(loop_factory=factory) as runner:
-        runner.run(serve(loaded, partial(announce, loaded, Output.standard())))
+        runner.run(serve(loaded, partial(announce, loaded, partial(again, args), Output.standard())))
     return Exit.FINE
 
 
-def program() -> str:
-    """Return how this program can be started from here: by its name where that is on the PATH, else as it was."""
+def again(args: argparse.Namespace, command: str) -> str:
+    """Return the command line that runs another command on this gateway from where it was started."""
+    config = ["-c", str(args.config)] if hasattr(args, "config") else []
+    return shlex.join([*_program(), *command.split(), *config])
+
+
+def _program() -> list[str]:
+    """Return how this program was started: by its name if an absolute path is all that is known of it.
+
+    A path with folders was typed, or comes from a Makefile whose PATH is not that of the user's shell.
+    """
     started = sys.argv[0]
     name = Path(started).name
-    found = shutil.which(name)
     if name == "__main__.py":
-        return "python -m gateway"
-    return name if found is not None and Path(found).samefile(started) else started
+        return [sys.orig_argv[0], "-m", "gateway"]
+    found = shutil.which(name) if Path(started).is_absolute() else None
+    return [name if found is not None and Path(found).samefile(started) else started]
 
 
-def announce(loaded: LoadedConfig, output: Output, addresses: Addresses) -> None:
-    """Say where the gateway is, what to put into a client, and where to look afterwards."""
+def announce(loaded: LoadedConfig, command: Callable[[str], str], output: Output, addresses: Addresses) -> None:
+    """Say where the gateway is, what to put into a client, and where to look afterwards.
+
+    ``command`` makes the command line of another command on this gateway.
+    """
     config = loaded.config
-    command = f"{program()} {{}} -c {loaded.path}"
     output.line("")
     output.line(f"MCP gateway is serving {addresses.endpoint}")
     servers = ", ".join(config.servers) or "none yet: add one under servers: in the config"
     output.line(f"  servers       {servers}")
     for name, reason in loaded.off.items():
         output.line(f"  off           {name}: {reason}")
-    if loaded.anonymous:
-        access = "the policies for anonymous apply" if loaded.enforcing else "everything is allowed"
-        output.line(f"  access        anonymous, loopback only: no clients are configured, {access}, all is audited")
-    else:
-        output.line(f"  access        by key: {', '.join(config.clients)}")
-    output.line(f"  status        {command.format('status')}   ({addresses.admin}/status)")
-    output.line(f"  audit log     {command.format('audit tail')}   ({config.audit.dir})")
-    if addresses.admin_token_file:
-        output.line(f"  admin token   {addresses.admin_token_file}")
+    output.line(f"  access        {_access(loaded)}")
+    output.line(f"  status        {command('status')}")
+    output.line(f"  audit log     {command('audit tail')}")
+    output.line(f"  reload        kill -HUP {os.getpid()}   (after a change of the config; Ctrl-C ends the gateway)")
+    token = f", token in {addresses.admin_token_file}" if addresses.admin_token_file else ""
+    output.line(f"  admin         {addresses.admin}{token}")
     output.line("")
     public = config.listen.public_url or config.listen.allowed_hosts
     known = snippet.endpoint_of(loaded)
@@ -93,8 +103,15 @@ def announce(loaded: LoadedConfig, output: Output, addresses: Addresses) -> None
     for client in _SHOWN:
         made = snippet.CLIENTS[client](endpoint)
         output.line(f"{client}: put into {made.file}")
-        output.block(rawjson.pretty(made.value))
+        output.line(f"  {rawjson.encode(made.value).decode()}")
         for note in made.notes:
             output.line(f"  {note}")
     output.line("")
     output.stream.flush()
+
+
+def _access(loaded: LoadedConfig) -> str:
+    if not loaded.anonymous:
+        return f"by key: {', '.join(loaded.config.clients)}"
+    allowed = "the policies for anonymous apply" if loaded.enforcing else "everything is allowed"
+    return f"anonymous, loopback only; {allowed}; all is audited"

@@ -47,11 +47,12 @@ class Endpoint:
 
 def _claude_code(endpoint: Endpoint) -> Snippet:
     server: dict[str, object] = {"type": "http", "url": endpoint.url}
-    command = f"claude mcp add --scope project --transport http {NAME} {endpoint.url}"
+    command = f"claude mcp add --transport http {NAME} {endpoint.url}"
     if endpoint.needs_key:
+        # Variables are filled in where the entry stands in .mcp.json, which is the scope of a project.
         header = "Bearer ${" + VARIABLE + "}"
         server["headers"] = {"Authorization": header}
-        command += f" --header 'Authorization: {header}'"
+        command = command.replace(" add ", " add --scope project ") + f" --header 'Authorization: {header}'"
     return Snippet(".mcp.json", {"mcpServers": {NAME: server}}, (f"or run: {command}", *_variable(endpoint)))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from gateway.cli.output import Exit, Output, add_common, wants_json
+from gateway.cli.output import Exit, Output, add_common, count, wants_json
 from gateway.cli.remote import Question, inquire
 from gateway.protocol.rawjson import Object, Value
 
@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
 def show(seen: Object, output: Output) -> None:
     """Print what is seen and what is hidden, for people."""
     tools, hidden = _rows(seen.get("tools")), _rows(seen.get("hidden"))
-    output.line(f"{seen.get('principal')} sees {len(tools)} tools (about {seen.get('approx_tokens')} tokens)")
+    output.line(f"{seen.get('principal')} sees {count(len(tools), 'tool')} (about {seen.get('approx_tokens')} tokens)")
     output.table(("exposed name", "tool"), [(_text(row, "exposed"), _text(row, "tool")) for row in tools])
     if hidden:
         output.line(f"hidden: {len(hidden)}")

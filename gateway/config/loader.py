@@ -7,7 +7,7 @@ once and the load is thrown away when one of them changed meanwhile (``reading``
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -33,7 +33,7 @@ from gateway.config.subject import Findings, Subject
 from gateway.config.translate import Translation
 from gateway.errors import ConfigError, Problem
 
-__all__ = ["ConfigError", "Unreadable", "load", "start_problems"]
+__all__ = ["ConfigError", "Unreadable", "load", "load_sections", "start_problems"]
 
 ATTEMPTS: Final = 3
 Positions: TypeAlias = dict[str, tuple[str, int, str]]
@@ -47,10 +47,24 @@ def load(path: Path, environ: Mapping[str, str]) -> LoadedConfig:
         Unreadable: the file itself cannot be read.
         ConfigError: with every problem found, each with file, line, dotted path and, where there is one, a hint.
     """
+    return _load(path, environ, None)
+
+
+def load_sections(path: Path, environ: Mapping[str, str], sections: Collection[str]) -> LoadedConfig:
+    """Read these sections alone, whatever is wrong with the others: enough to ask a gateway that runs, never to serve.
+
+    Raises:
+        Unreadable: the file itself cannot be read.
+        ConfigError: one of the sections is wrong, or the file is no YAML.
+    """
+    return _load(path, environ, frozenset(sections))
+
+
+def _load(path: Path, environ: Mapping[str, str], sections: Collection[str] | None) -> LoadedConfig:
     for _ in range(ATTEMPTS):
         reading = Reading()
         try:
-            loaded = _Load(path, environ, reading).run()
+            loaded = _Load(path, environ, reading, sections).run()
         except ConfigError:
             if reading.unchanged():
                 raise
@@ -67,6 +81,7 @@ class _Load:
     path: Path
     environ: Mapping[str, str]
     reading: Reading
+    sections: Collection[str] | None = None
     off: dict[str, str] = field(default_factory=dict)
 
     def run(self) -> LoadedConfig:
@@ -77,6 +92,9 @@ class _Load:
             raise Unreadable(self.path, str(problem)) from None
         document = parse(data, str(self.path))
         adopted = adopt(document)
+        if self.sections is not None:
+            kept = {key: value for key, value in adopted.root.items() if key in self.sections}
+            adopted = Adopted(kept, adopted.places)
         findings = Findings(adopted.places, list(adopted.problems), list(adopted.notes))
         self.off.update(adopted.off)
         policies = self._policies(adopted, document, base, findings)

@@ -38,7 +38,12 @@ class Flight:
     def mark_sent(self) -> None:
         """Note that the first byte is about to leave."""
         self.sent = True
+        self.landed = False
         self.exchange.mark_dispatched()
+
+    def mark_answered(self) -> None:
+        """Note that the answer is here: what the server still says of this call is too late (G054)."""
+        self.landed = True
 
 
 @dataclass(slots=True)
@@ -117,7 +122,7 @@ class Flights:
 
     def _progress(self, params: Members, flight: Flight | None) -> None:
         owner = self._by_token.get(read_string(params, meta.PROGRESS_TOKEN) or "")
-        if owner is None or (flight is not None and owner is not flight):
+        if owner is None or owner.landed or (flight is not None and owner is not flight):
             self.violation("bad_progress")
             return
         try:

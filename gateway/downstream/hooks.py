@@ -24,12 +24,14 @@ class Hooks:
     """What the pool tells its owner; none may block.
 
     ``on_change``: a catalog connection came up, or said that lists changed. ``on_down``: it ended, and why.
-    ``on_resource_updated``: a subscribed resource changed.
+    ``on_resource_updated``: a subscribed resource changed. ``on_circuit``: calls are refused after too many failures
+    (``open``), or let through again (``closed``).
     """
 
     on_change: Callable[[str, frozenset[Kind]], None] = _no_change
     on_down: Callable[[str, str], None] = _nothing
     on_resource_updated: Callable[[str, str], None] = _nothing
+    on_circuit: Callable[[str, str], None] = _nothing
 
 
 @dataclass(frozen=True, slots=True)

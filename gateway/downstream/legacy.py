@@ -182,6 +182,7 @@ class Legacy:
             params | {"_meta": own} if own else params,
             _headers(self._peer, session),
             on_sent=flight.mark_sent,
+            on_answer=flight.mark_answered,
             on_notification=lambda method, said: self._attributed(method, said, flight),
             cancel=cancellation,
         )

@@ -145,8 +145,11 @@ class Member:
         self._environment.meters.restarted(self.name, reason)
 
     def _show(self, state: State) -> None:
+        before = self._facts.state
         if self._facts.move(state):
             self._environment.meters.state(self.name, state)
+            if State.OPEN in (before, state):
+                self._environment.hooks.on_circuit(self.name, "open" if state is State.OPEN else "closed")
 
     def _updated(self, uri: str) -> None:
         if uri in self._wishes:
@@ -225,7 +228,7 @@ class Member:
         if slot is None:
             self._make_room()
             slot = self._slots[key] = self._slot(key)
-            self._tasks.start(self._end_when_idle(slot), f"idle {self.name}")
+            self._watch_idle(slot, self.server.idle_stop)
         return slot
 
     def _era(self) -> Era | None:
@@ -252,15 +255,18 @@ class Member:
             del self._slots[slot.key]
             self._tasks.start(slot.aclose(), f"close {self.name}")
 
-    async def _end_when_idle(self, slot: Slot) -> None:
+    def _watch_idle(self, slot: Slot, seconds: float) -> None:
+        # A timer, not a task: a slot that is dropped takes it along, however many sessions come and go.
+        slot.idle_timer = asyncio.get_running_loop().call_later(seconds, self._end_if_idle, slot)
+
+    def _end_if_idle(self, slot: Slot) -> None:
         """End a connection of one principal or session that nobody has used for ``idle_stop`` (G037, G038)."""
-        while slot.key is not None and self._slots.get(slot.key) is slot:
-            left = slot.last_used + self.server.idle_stop - time.monotonic()
-            if left <= 0 and not slot.in_flight:
-                _log.info("server_idle", server=self.name)
-                self._drop(slot)
-                return
-            await asyncio.sleep(left if left > 0 else self.server.idle_stop)
+        left = slot.last_used + self.server.idle_stop - time.monotonic()
+        if left > 0 or slot.in_flight:
+            self._watch_idle(slot, left if left > 0 else self.server.idle_stop)
+        else:
+            _log.info("server_idle", server=self.name)
+            self._drop(slot)
 
     def _count(self, change: int) -> None:
         self._in_flight += change

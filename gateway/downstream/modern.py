@@ -5,6 +5,9 @@ Knows MCP and one transport; no sessions, no handshake, no pool.
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Final
+
 from gateway.downstream import requests
 from gateway.downstream.dialect import (
     CAPABILITY_OF,
@@ -23,9 +26,9 @@ from gateway.downstream.dialect import (
 from gateway.downstream.flights import Flight, Flights
 from gateway.downstream.listening import Listening
 from gateway.downstream.transport import Answer, Reply, Request
-from gateway.errors import Reason
+from gateway.errors import DownstreamError, Reason
 from gateway.model.call import Call
-from gateway.model.catalog import LIST_METHOD, Kind
+from gateway.model.catalog import LIST_METHOD, Definition, Kind
 from gateway.model.exchange import Exchange
 from gateway.model.outcome import Complete, Failure, InputRequired, Outcome, Started
 from gateway.protocol import capabilities, codes, meta, methods, results
@@ -35,6 +38,8 @@ from gateway.protocol.versions import MODERN, Era
 
 HEADERS_REFUSED = "header_mismatch"
 """``Failure.detail`` of a call whose headers the server refused: nothing ran, its definitions should be read again."""
+
+_MAX_PAGES: Final = 100
 
 
 def discovery(timeout: float, *, http: bool) -> Request:
@@ -100,7 +105,27 @@ class Modern:
         """
         async with self._flights.fly(call, exchange) as flight:
             reply = await self._send(self._request(call, flight))
+            if reply.error is not None and reply.error.code == codes.HEADER_MISMATCH and self._peer.is_http:
+                # Nothing ran; what the server wants mirrored may have changed since its definition was read.
+                fresh = await self._definition(call)
+                if fresh is not None:
+                    reply = await self._send(self._request(replace(call, definition=fresh), flight))
         return self._outcome(call, reply)
+
+    async def _definition(self, call: Call) -> Definition | None:
+        """Read a tool's definition again; None for other methods, and where it cannot be had."""
+        cursor: str | None = None
+        for _ in range(_MAX_PAGES if call.method == methods.TOOLS_CALL else 0):
+            try:
+                page = await self.page(Kind.TOOL, cursor)
+                found = [Definition.parse(Kind.TOOL, item) for item in page.items]
+            except (DownstreamError, JsonError):
+                return None
+            named = next((each for each in found if each.name == call.target.name), None)
+            if named is not None or page.next_cursor is None:
+                return named
+            cursor = page.next_cursor
+        return None
 
     async def _send(self, request: Request) -> Reply:
         """Send; a version error is retried once where it makes sense, since nothing ran (basic/versioning)."""
@@ -124,6 +149,7 @@ class Modern:
             params,
             headers,
             on_sent=flight.mark_sent,
+            on_answer=flight.mark_answered,
             on_notification=lambda method, said: self._attributed(method, said, flight),
             cancel=None if self._peer.is_http else cancellation,
         )

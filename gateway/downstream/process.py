@@ -14,9 +14,10 @@ import os
 import signal
 import socket
 import subprocess
+import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, cast
 
 from gateway.downstream import cgroup
 from gateway.downstream.cgroup import Cgroup
@@ -34,6 +35,8 @@ LAUNCH_TIMEOUT = 10.0
 SETTLE = 0.1
 """Seconds to read the last output after an exit, and to await the exit that explains a closed pipe."""
 POLL = 0.05
+FAIR_SHARE = 0.005
+"""Seconds of the loop that one piece of output may cost; after more it rests as long, so that others get their turn."""
 MAX_UNSENT = 64 * 1024
 """Bytes waiting for the process to read before ``room`` makes writers wait."""
 
@@ -279,9 +282,24 @@ class _Output(asyncio.Protocol):
     def __init__(self, process: Process, is_stderr: bool) -> None:
         self._process = process
         self._is_stderr = is_stderr
+        self._transport: asyncio.ReadTransport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # Cast, not asked: uvloop's transports have the methods, not the base class.
+        self._transport = cast("asyncio.ReadTransport", transport)
 
     def data_received(self, data: bytes) -> None:
+        started = time.monotonic()
         self._process.received(data, self._is_stderr)
+        spent = time.monotonic() - started
+        transport = self._transport
+        if spent > FAIR_SHARE and transport is not None and not transport.is_closing():
+            transport.pause_reading()
+            asyncio.get_running_loop().call_later(spent, self._go_on, transport)
+
+    def _go_on(self, transport: asyncio.ReadTransport) -> None:
+        if not transport.is_closing():
+            transport.resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._process.closed("errors" if self._is_stderr else "output")

@@ -42,6 +42,8 @@ class Slot:
         self.key = key
         self.in_flight = 0
         self.last_used = time.monotonic()
+        self.idle_timer: asyncio.TimerHandle | None = None
+        """Set by who made the slot; ends with it."""
         self.crashes = Restarts(starts.server, starts.clock)
         self.circuit = Circuit(starts.server, starts.clock)
         self._make = make
@@ -136,6 +138,8 @@ class Slot:
     async def aclose(self) -> None:
         """End the connection; the slot opens no other."""
         self._closed = True
+        if self.idle_timer is not None:
+            self.idle_timer.cancel()
         if self._opening is not None:
             self._opening.cancel()
             await asyncio.wait([self._opening])

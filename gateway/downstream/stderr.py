@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from gateway.telemetry.logs import get_logger
@@ -16,6 +16,9 @@ KEPT: Final = 64 * 1024
 LINE_SHOWN: Final = 200
 """Characters of a line that a log line or an error may show."""
 LINES_PER_SECOND: Final = 20
+SHORTEST_SECRET: Final = 12
+"""Characters from which on a value that a server was given is masked in what it says; shorter ones are words."""
+_MASK: Final = b"***"
 
 _LONGEST_ESCAPE: Final = 10
 
@@ -23,10 +26,15 @@ _log = get_logger("stderr")
 
 
 class Stderr:
-    """Ring of the last ``KEPT`` bytes of one process."""
+    """Ring of the last ``KEPT`` bytes of one process.
 
-    def __init__(self, server: str, clock: Callable[[], float] = time.monotonic) -> None:
+    ``given`` are the values of its configured environment: a server that complains about its key says the key (S151).
+    """
+
+    def __init__(self, server: str, clock: Callable[[], float] = time.monotonic, given: Iterable[str] = ()) -> None:
         self._server = server
+        secrets = {value.encode() for value in given if len(value) >= SHORTEST_SECRET and not value.startswith("/")}
+        self._secrets = sorted(secrets, key=len, reverse=True)
         self._clock = clock
         self._ring = bytearray()
         self._second = 0
@@ -42,23 +50,28 @@ class Stderr:
             self._second, self._lines = second, 0
         room = LINES_PER_SECOND - self._lines
         if room > 0:
-            lines = [line for line in data[: room * 4096].split(b"\n", room)[:room] if line.strip()]
+            lines = [line for line in self._masked(data)[: room * 4096].split(b"\n", room)[:room] if line.strip()]
             self._lines += len(lines)
             for line in lines:
                 _log.debug("server_stderr", server=self._server, line=_shown(line))
 
     def text(self) -> str:
         """All that is kept, line ends as they are, everything else that cannot be seen escaped."""
-        lines = self._ring.decode("utf-8", "replace").replace("\r\n", "\n").split("\n")
+        lines = self._masked(bytes(self._ring)).decode("utf-8", "replace").replace("\r\n", "\n").split("\n")
         return "\n".join(printable(line, len(line) * _LONGEST_ESCAPE) for line in lines)
 
     def last_line(self) -> str:
         """The last line that is not blank, escaped and cut; empty where there was none."""
         for line in reversed(self._ring.replace(b"\r", b"\n").split(b"\n")):
             if line.strip():
-                return _shown(line)
+                return _shown(self._masked(bytes(line)))
         return ""
 
+    def _masked(self, data: bytes) -> bytes:
+        for secret in self._secrets:
+            data = data.replace(secret, _MASK)
+        return data
 
-def _shown(line: bytes | bytearray) -> str:
+
+def _shown(line: bytes) -> str:
     return printable(line[: LINE_SHOWN * 4].decode("utf-8", "replace").strip(), LINE_SHOWN)

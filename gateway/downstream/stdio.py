@@ -12,6 +12,7 @@ import os
 import re
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -48,6 +49,7 @@ class _Waiting:
 
     answer: asyncio.Future[Reply]
     sent: bool = False
+    on_answer: Callable[[], None] | None = None
 
 
 class StdioTransport:
@@ -69,7 +71,7 @@ class StdioTransport:
         self._observer = observer or NobodyWatches()
         self._generation = generation
         self._splitter = Splitter(server.max_result)
-        self._stderr = Stderr(name)
+        self._stderr = Stderr(name, given=(value.get_secret_value() for value in server.env.values()))
         self._ids = itertools.count(1)
         self._waiting: dict[Id, _Waiting] = {}
         self._garbage: deque[float] = deque(maxlen=GARBAGE_LINES + 1)
@@ -113,7 +115,7 @@ class StdioTransport:
         """
         process = self._live()
         identifier = next(self._ids)
-        waiting = _Waiting(asyncio.get_running_loop().create_future())
+        waiting = _Waiting(asyncio.get_running_loop().create_future(), on_answer=request.on_answer)
         self._waiting[identifier] = waiting
         try:
             async with asyncio.timeout(request.timeout):
@@ -256,6 +258,8 @@ class StdioTransport:
         if waiting is None or waiting.answer.done() or not waiting.sent:
             self._violation("unknown_id", printable(str(identifier), _DETAIL))
         else:
+            if waiting.on_answer is not None:
+                waiting.on_answer()
             waiting.answer.set_result(reply)
 
     def _garbled(self, kind: str, line: bytes, identifier: Id | None) -> None:

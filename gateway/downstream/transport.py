@@ -15,8 +15,9 @@ class Request:
     """One message to send: method and params, plus what the HTTP binding wants beside the body.
 
     ``timeout`` is in seconds, None for no limit of its own. ``on_sent`` is called right before the first byte can
-    leave. ``on_notification`` gets notifications that the transport can attribute to this request (HTTP streams);
-    all others go to the inbox. ``cancel`` is the notification to send when the waiting coroutine is cancelled, built
+    leave; ``on_answer`` on a pipe when the answer has been read, before anything behind it is. ``on_notification``
+    gets notifications that the transport can attribute to this request (HTTP streams); all others go to the inbox.
+    ``cancel`` is the notification to send when the waiting coroutine is cancelled, built
     from the id on the wire; None where closing the stream says it.
     """
 
@@ -25,6 +26,7 @@ class Request:
     headers: Mapping[str, str] = field(default_factory=dict)
     timeout: float | None = None
     on_sent: Callable[[], None] | None = None
+    on_answer: Callable[[], None] | None = None
     on_notification: Callable[[str, Members], None] | None = None
     cancel: Callable[[Id], tuple[str, object]] | None = None
 

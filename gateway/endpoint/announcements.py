@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from gateway.endpoint.services import Moment, Services
-from gateway.model.catalog import Kind
+from gateway.model.catalog import Kind, Route
 from gateway.model.principal import Principal
 from gateway.protocol import methods
 
@@ -31,22 +31,27 @@ Deliver = Callable[[str], None]
 
 @dataclass(slots=True, eq=False)
 class Subscriber:
-    """Who wants to know of which kinds. ``seen`` are the servers it saw in each list when it last looked."""
+    """Who wants to know of which kinds. ``seen`` are the lists as they were when it last looked."""
 
     principal: Principal
     view: str | None
     kinds: frozenset[Kind]
     deliver: Deliver
-    seen: dict[Kind, frozenset[str]] = field(default_factory=dict)
+    seen: dict[Kind, tuple[Route, ...]] = field(default_factory=dict)
     pending: dict[str, None] = field(default_factory=dict)
     timer: asyncio.TimerHandle | None = None
 
-    def look(self, moment: Moment, kind: Kind) -> frozenset[str]:
-        """Return the servers seen in a list before or now, and remember those seen now."""
-        now = frozenset(route.server for route in moment.listed(kind, self.principal, self.view))
-        before = self.seen.get(kind, frozenset())
+    def look(self, moment: Moment, kind: Kind) -> tuple[tuple[Route, ...], tuple[Route, ...]]:
+        """Return a list as it was and as it is now, and remember how it is."""
+        before, now = self.seen.get(kind, ()), moment.listed(kind, self.principal, self.view)
         self.seen[kind] = now
-        return before | now
+        return before, now
+
+    def tell_later(self, kind: Kind) -> None:
+        """Deliver that a list has changed, together with what else changes right now."""
+        self.pending[METHOD_OF[kind]] = None
+        if self.timer is None:
+            self.timer = asyncio.get_running_loop().call_later(COALESCE, self.flush)
 
     def flush(self) -> None:
         """Deliver what has come together."""
@@ -81,6 +86,18 @@ class Announcements:
 
         return unsubscribe
 
+    def refresh(self, fresh: Callable[[Principal], Principal | None]) -> None:
+        """Judge subscribers from now on as they are configured now, and tell those whose lists that changed (G056).
+
+        Those that are gone end by themselves.
+        """
+        moment = self._services.current()
+        for subscriber in self._subscribers:
+            subscriber.principal = fresh(subscriber.principal) or subscriber.principal
+            for kind in sorted(subscriber.kinds):
+                if _differ(*subscriber.look(moment, kind)):
+                    subscriber.tell_later(kind)
+
     def close(self) -> None:
         """Hear of nothing any more."""
         self._unsubscribe()
@@ -93,8 +110,14 @@ class Announcements:
         moment = self._services.current()
         for subscriber in self._subscribers:
             for kind in sorted(kinds & subscriber.kinds):
-                if server in subscriber.look(moment, kind):
-                    subscriber.pending[METHOD_OF[kind]] = None
-            if subscriber.pending and subscriber.timer is None:
-                loop = asyncio.get_running_loop()
-                subscriber.timer = loop.call_later(COALESCE, subscriber.flush)
+                before, now = subscriber.look(moment, kind)
+                if any(route.server == server for route in (*before, *now)):
+                    subscriber.tell_later(kind)
+
+
+def _differ(before: tuple[Route, ...], now: tuple[Route, ...]) -> bool:
+    """Tell whether a client would read another list now."""
+    return len(before) != len(now) or any(
+        old.exposed != new.exposed or old.definition.digest != new.definition.digest
+        for old, new in zip(before, now, strict=True)
+    )

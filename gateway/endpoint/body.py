@@ -47,7 +47,7 @@ def judge_headers(headers: Mapping[str, str], limits: BodyLimits) -> None:
         Rejected: 413 or 415.
     """
     length = headers.get("content-length", "0")
-    if not length.isdecimal() or int(length[:20]) > limits.size:
+    if not length.isdecimal() or int(length.lstrip("0")[:20] or "0") > limits.size:
         raise Rejected(_too_large(limits.size))
     encoding = headers.get("content-encoding", "identity").strip().lower()
     if encoding != "identity":

@@ -87,7 +87,7 @@ def build(moment: Moment, request: Request, row: Method, asked: Asked) -> Call:
     if asked.caller.era is Era.MODERN and methods.REQUEST_STATE in params:
         raise RequestError(codes.INVALID_PARAMS, f"Invalid or expired {methods.REQUEST_STATE}")
     params = {key: value for key, value in params.items() if key not in _NOT_SENT_ON}
-    draft = _draft(request, asked)
+    draft = draft_of(request, asked)
     if request.method == methods.COMPLETE:
         found = _completion(moment, draft, params)
     elif row.target == "uri":
@@ -97,7 +97,8 @@ def build(moment: Moment, request: Request, row: Method, asked: Asked) -> Call:
     return replace(draft, target=found.target, params=found.params, exposed=found.exposed, definition=found.definition)
 
 
-def _draft(request: Request, asked: Asked) -> Call:
+def draft_of(request: Request, asked: Asked) -> Call:
+    """Return the call that a request stands for, before it is known what it is about."""
     return Call(
         id=new_call_id(),
         rpc_id=request.id,

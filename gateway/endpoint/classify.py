@@ -50,6 +50,9 @@ def modern(request: Request, received: Mapping[str, str]) -> tuple[Method, Reque
     Raises:
         RequestError: −32602 for ``_meta``, −32020 for headers, −32022 for the version, −32601 for the method.
     """
+    if request.method == methods.INITIALIZE:
+        # Marked modern it can only be a mistake, which its client should be able to read (basic/versioning).
+        raise RequestError(codes.METHOD_NOT_FOUND, "Method not found", {"supported": list(versions.SUPPORTED)})
     told = _required_meta(request.params)
     _standard_headers(request, told, received)
     if told.version != versions.MODERN:

@@ -7,6 +7,8 @@ kind of answer at once. Knows HTTP, nothing of MCP.
 from __future__ import annotations
 
 import asyncio
+import resource
+import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -75,8 +77,8 @@ class Connection(RequestHandler):
         source = source_address(transport)
         if self._server.admit(source):
             self._source = source
-        elif isinstance(transport, asyncio.WriteTransport):
-            transport.write(_BUSY)
+        elif self.transport is not None:
+            self.transport.write(_BUSY)
             self.force_close()
 
     def connection_lost(self, exc: BaseException | None) -> None:
@@ -167,7 +169,9 @@ class Server(web.Server):
     def admit(self, source: str) -> bool:
         """Take a place for a connection; False where the total or its source is at its cap."""
         limit = self.bounds.per_source
-        if self._count >= self.bounds.total or (limit is not None and self._sources[source] >= limit):
+        if self._count >= min(self.bounds.total, affordable()) or (
+            limit is not None and self._sources[source] >= limit
+        ):
             self.report("connections")
             return False
         self._count += 1
@@ -180,6 +184,12 @@ class Server(web.Server):
         self._sources[source] -= 1
         if self._sources[source] <= 0:
             del self._sources[source]
+
+
+def affordable() -> int:
+    """Return how many connections the process has descriptors for: a quarter stays for servers, the log and files."""
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return sys.maxsize if soft == resource.RLIM_INFINITY else max(1, soft * 3 // 4)
 
 
 def source_address(transport: asyncio.BaseTransport) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -67,6 +68,11 @@ def exchange_for(inbound: Inbound, call: Call, stream: EventStream) -> tuple[Exc
     """Make a call's exchange: its notifications go onto the stream if the client can read one."""
     outlet = Outlet(stream, call.progress_token, call.log_level)
     return (Exchange(notify=outlet.notify) if inbound.takes_streams else Exchange()), outlet
+
+
+def patience(inbound: Inbound, stream: EventStream) -> AbstractContextManager[None]:
+    """Wait for an answer in the body; a response that takes long begins as a stream if the client can read one."""
+    return stream.begun_when_late() if inbound.takes_streams else nullcontext()
 
 
 async def deliver(inbound: Inbound, stream: EventStream, answer: Answer) -> web.StreamResponse:

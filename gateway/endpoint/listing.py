@@ -58,6 +58,11 @@ def page(moment: Moment, sealer: Sealer, method: str, reader: Reader, cursor: ob
     return fit.own_result(listed | encoded(hints(moment, (kind,))))
 
 
+def size(moment: Moment, method: str, reader: Reader) -> int:
+    """Return how many items all pages of a list hold together."""
+    return len(moment.listed(KIND_OF_METHOD[method], reader.principal, reader.caller.view))
+
+
 def _open(moment: Moment, sealer: Sealer, kind: Kind, reader: Reader, cursor: object) -> int:
     try:
         return int(sealer.open(_PURPOSE, cursor if isinstance(cursor, str) else "", _context(moment, kind, reader)))

@@ -6,6 +6,7 @@ Turns whatever a chain raises into an outcome, so that no call ends without an a
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,6 +15,7 @@ from gateway.errors import AuditUnavailable, DownstreamError, Reason, RequestErr
 from gateway.model.call import Call
 from gateway.model.exchange import Exchange
 from gateway.model.outcome import Failure, Outcome
+from gateway.model.principal import Principal
 from gateway.protocol import codes, rawjson
 from gateway.protocol.jsonrpc import ErrorObject
 from gateway.telemetry.logs import frames_of, get_logger
@@ -22,6 +24,7 @@ _log = get_logger("endpoint")
 
 _STOPPED: Final = {
     Reason.CANCELLED: "The client cancelled this call.",
+    Reason.DENIED: "This client was removed from the gateway's config, which ended this call.",
     Reason.OVERLOADED: "The gateway is shutting down and ended this call. Try again in a few seconds.",
 }
 _NO_RECORD = "The gateway's audit log cannot be written, and without a record no call is made. Tell its operators."
@@ -45,7 +48,7 @@ class Running:
     """Every call in flight at this endpoint."""
 
     def __init__(self) -> None:
-        self._tickets: set[Ticket] = set()
+        self._tickets: dict[Ticket, Principal] = {}
         self._idle = asyncio.Event()
         self._idle.set()
 
@@ -59,7 +62,7 @@ class Running:
             CancelledError: nobody stopped the call, so the client has gone.
         """
         ticket.task = asyncio.current_task()
-        self._tickets.add(ticket)
+        self._tickets[ticket] = call.principal
         self._idle.clear()
         try:
             return await _outcome(moment, call, exchange)
@@ -69,16 +72,27 @@ class Running:
             ticket.task.uncancel()
             return _stopped(ticket.reason, exchange)
         finally:
-            self._tickets.discard(ticket)
+            self._tickets.pop(ticket, None)
             if not self._tickets:
                 self._idle.set()
 
+    def stop(self, reason: Reason, whose: Callable[[Principal], bool]) -> None:
+        """End the calls of some principals."""
+        for ticket, principal in tuple(self._tickets.items()):
+            if whose(principal):
+                ticket.stop(reason)
+
     async def drain(self, timeout: float) -> None:
-        """Wait until no call runs, at most ``timeout`` seconds, then stop those that still do."""
+        """Wait until no call runs, at most ``timeout`` seconds, then stop those that still do.
+
+        A drain that is cancelled stops them at once: they are answered all the same.
+        """
         try:
             async with asyncio.timeout(timeout):
                 await self._idle.wait()
         except TimeoutError:
+            pass
+        finally:
             for ticket in tuple(self._tickets):
                 ticket.stop(Reason.OVERLOADED)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from aiohttp import web
@@ -27,8 +28,9 @@ from gateway.endpoint.services import Moment, Services
 from gateway.endpoint.stream import StreamCap
 from gateway.endpoint.updates import Updates
 from gateway.errors import Reason
+from gateway.model.call import Caller
 from gateway.model.principal import Principal
-from gateway.protocol import codes
+from gateway.protocol import codes, headers
 from gateway.protocol.jsonrpc import Notification, Request
 from gateway.protocol.versions import Era
 from gateway.tasks import TaskSet
@@ -36,13 +38,14 @@ from gateway.telemetry.logs import frames_of, get_logger
 
 ALLOW: Final = "GET, POST, DELETE"
 EVENTS_PER_SECOND: Final = 10
-"""Audit records of refusals before a call, over all clients; metrics count every one."""
+"""Audit records of one kind of refusal before a call, over all clients; metrics count every one."""
 
 _STREAMS_BESIDE_SESSIONS: Final = 16
 _EVENT_OF: Final = {
     "origin_denied": "security.origin_denied",
     "json": "security.bad_json",
     "jsonrpc": "security.bad_json",
+    "batch": "security.bad_json",
     "request_without_id": "security.bad_json",
     "header_mismatch": "security.header_mismatch",
 }
@@ -61,11 +64,12 @@ class Endpoint:
         self._tasks = TaskSet(_crashed)
         self._running = Running()
         self._announcements, self._updates = Announcements(services), Updates(services)
-        caps = StreamCap(config.limits.sessions + _STREAMS_BESIDE_SESSIONS)
-        equipment = Equipment(services, self._running, self._tasks, self._announcements, self._updates, caps)
+        self._forget_reloads = services.reloads(self._reloaded)
+        self._caps = StreamCap(config.limits.sessions + _STREAMS_BESIDE_SESSIONS)
+        equipment = Equipment(services, self._running, self._tasks, self._announcements, self._updates, self._caps)
         self._modern = ModernHandler(equipment)
         self._legacy = LegacyHandler(equipment, config.limits.sessions)
-        self._events = Bucket(EVENTS_PER_SECOND, time.monotonic)
+        self._events = {event: Bucket(EVENTS_PER_SECOND, time.monotonic) for event in _EVENT_OF.values()}
         behind_proxy = bool(config.listen.trusted_proxies)
         default = Bounds(config.limits.connections, None) if behind_proxy else Bounds(config.limits.connections)
         self.server = Server(self.handle, bounds or default, self._refused)
@@ -80,8 +84,21 @@ class Endpoint:
         self._modern.end_streams()
         self._legacy.end_streams()
 
+    def _reloaded(self) -> None:
+        """Take the caps and groups of now; end what belongs to clients and credentials that are gone (S34, S183)."""
+        limits = self._services.current().config.limits
+        self._caps.limit = limits.sessions + _STREAMS_BESIDE_SESSIONS
+        self.server.bounds = replace(self.server.bounds, total=limits.connections)
+        fresh = self._services.current().authenticator.fresh
+        self._running.stop(Reason.DENIED, lambda principal: fresh(principal) is None)
+        self._announcements.refresh(fresh)
+        self._updates.refresh(fresh)
+        self._modern.recheck()
+        self._legacy.recheck()
+
     async def aclose(self) -> None:
         """Stop everything that still runs."""
+        self._forget_reloads()
         self._announcements.close()
         self._updates.close()
         await self._tasks.aclose()
@@ -118,12 +135,12 @@ class Endpoint:
         view = _view(moment, below)
         if head.method not in ("GET", "POST", "DELETE"):
             raise Rejected(_not_allowed(ALLOW))
-        await self._charge(principal)
+        if head.method != "POST" and not classify.legacy_header(head.headers):
+            raise Rejected(_not_allowed("POST"))
+        await self._charge(principal, head, source)
         inbound = Inbound(request, head, moment, principal, view, source, extra)
         if head.method == "POST":
             return await self._post(inbound)
-        if not classify.legacy_header(head.headers):
-            raise Rejected(_not_allowed("POST"))
         return await (self._legacy.get(inbound) if head.method == "GET" else self._legacy.delete(inbound))
 
     async def _authenticate(self, moment: Moment, head: Head, source: str) -> Principal:
@@ -144,15 +161,17 @@ class Endpoint:
             denied = codes.reason_code(Reason.DENIED)
             raise Rejected(Rejection(401, denied, "Authentication required", "auth", headers=challenge)) from None
 
-    async def _charge(self, principal: Principal) -> None:
+    async def _charge(self, principal: Principal, head: Head, source: str) -> None:
         """Apply row 7."""
         if self._services.draining():
             code = codes.reason_code(Reason.OVERLOADED)
-            headers = {"Retry-After": "5"}
-            raise Rejected(Rejection(503, code, "The gateway is shutting down", "draining", headers=headers))
+            later = {"Retry-After": "5"}
+            raise Rejected(Rejection(503, code, "The gateway is shutting down", "draining", headers=later))
         wait_ms = await self._services.budget.charge(principal.id)
         if wait_ms is not None:
             self._services.metrics.ratelimit_refused_total.inc(scope="requests", client=principal.label)
+            era = classify.era_of(head.headers, {})
+            self._services.limited(principal, Caller(era, head.headers.get(headers.VERSION.lower(), ""), source))
             raise Rejected(_too_many(wait_ms / 1000, "requests"))
 
     async def _post(self, inbound: Inbound) -> web.StreamResponse:
@@ -184,7 +203,7 @@ class Endpoint:
         """Count a rejection, and audit those that look like an attack, at a bounded rate."""
         self._refused(rejection.reason)
         event = _EVENT_OF.get(rejection.reason)
-        if event is not None and self._events.take():
+        if event is not None and self._events[event].take():
             detail = (rejection.data or {}).get("reason", rejection.reason)
             await self._services.security_event(event, {"source": source, "reason": detail})
 

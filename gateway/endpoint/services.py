@@ -8,7 +8,7 @@ from typing import Protocol, TypeAlias
 from gateway.auth.authenticate import Authenticator
 from gateway.auth.throttle import Throttle
 from gateway.config.root import Config, LoadedConfig
-from gateway.model.call import Call
+from gateway.model.call import Call, Caller
 from gateway.model.catalog import Catalog, Kind, Route
 from gateway.model.exchange import Exchange
 from gateway.model.outcome import Outcome
@@ -98,8 +98,14 @@ class Services(Protocol):
     async def security_event(self, event: str, fields: dict[str, object]) -> None:
         """Audit a refusal that came before any call. Never raises: the refusal stands, recorded or not."""
 
-    async def denied(self, call: Call, reason: str) -> None:
+    async def denied(self, call: Call) -> None:
         """Audit a call that was refused before the chain, such as one of an unknown name. Never raises."""
+
+    def listed(self, draft: Call, items: int) -> None:
+        """Audit a list that was served, as a sample: how many items there are for its reader."""
+
+    def limited(self, principal: Principal, caller: Caller) -> None:
+        """Audit a request over ``limits.requests``, as a sample."""
 
     async def end_session(self, session_id: str) -> None:
         """End what servers hold for a client session that is over."""

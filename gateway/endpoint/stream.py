@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Final
 
 from aiohttp import web
@@ -37,15 +37,15 @@ def always() -> bool:
 
 
 class StreamCap:
-    """How many streams one principal may hold open at once."""
+    """How many streams one principal may hold open at once; a reload may change ``limit``."""
 
     def __init__(self, limit: int) -> None:
-        self._limit = limit
+        self.limit = limit
         self._open: Counter[str] = Counter()
 
     def acquire(self, principal_id: str) -> bool:
         """Take a place; False where there is none."""
-        if self._open[principal_id] >= self._limit:
+        if self._open[principal_id] >= self.limit:
             return False
         self._open[principal_id] += 1
         return True
@@ -95,6 +95,15 @@ class EventStream:
         """Send the headers now, before any event."""
         if self._pump is None and self.open:
             self._pump = self._tasks.start(self._run(), f"stream-{self._kind}")
+
+    @contextmanager
+    def begun_when_late(self) -> Iterator[None]:
+        """Begin the response if the body takes long: what clients and proxies give up on is silence (G019)."""
+        timer = asyncio.get_running_loop().call_later(HEARTBEAT, self.start)
+        try:
+            yield
+        finally:
+            timer.cancel()
 
     def send(self, data: bytes) -> None:
         """Queue one message; a client whose queue is full is dropped, and with it what was waiting."""
@@ -159,7 +168,14 @@ class EventStream:
             self._ended.set()
 
     async def _write_all(self, response: web.StreamResponse) -> None:
+        loop = asyncio.get_running_loop()
+        asked = loop.time()
         while True:
+            # A stream that is never silent is asked about as often as one that is.
+            if loop.time() - asked >= HEARTBEAT:
+                asked = loop.time()
+                if not self.still_allowed():
+                    return
             while self._queue:
                 event = self._queue.popleft()
                 await response.write(event)

@@ -1,16 +1,18 @@
 """Changes of single resources, as the subscribers of both eras hear of them: only those they may read, coalesced.
 
+A subscription is passed on to the server that owns the resource, and taken back when its session or stream is over.
 A server tells of its own URI; a subscriber hears the form it subscribed to, bare or ``SERVER+URI``.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Set
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeAlias
 
 from gateway.endpoint.services import Moment, Services
+from gateway.model.call import Target
 from gateway.model.principal import Principal
 
 COALESCE: Final = 0.05
@@ -19,6 +21,9 @@ COALESCE: Final = 0.05
 Deliver = Callable[[str], None]
 """Takes a URI as the subscriber wrote it; must not block."""
 
+Claims: TypeAlias = dict[str, tuple[str, str]]
+"""What a session or stream subscribed to, as it wrote it, and the server and URI that this stands for."""
+
 
 @dataclass(slots=True, eq=False)
 class Watcher:
@@ -26,7 +31,7 @@ class Watcher:
 
     principal: Principal
     view: str | None
-    uris: Set[str]
+    uris: Collection[str]
     deliver: Deliver
     due: dict[str, None] = field(default_factory=dict)
     timer: asyncio.TimerHandle | None = None
@@ -66,6 +71,28 @@ class Updates:
                 watcher.timer.cancel()
 
         return unsubscribe
+
+    def claim(self, claims: Claims, form: str, target: Target) -> None:
+        """Pass a subscription on to its server, once.
+
+        Raises:
+            DownstreamError: the server cannot take it.
+        """
+        if form not in claims:
+            self._services.subscribe(target.server, target.name)
+            claims[form] = (target.server, target.name)
+
+    def release(self, claims: Claims, *forms: str) -> None:
+        """Take subscriptions back."""
+        for form in forms:
+            claim = claims.pop(form, None)
+            if claim is not None:
+                self._services.unsubscribe(*claim)
+
+    def refresh(self, fresh: Callable[[Principal], Principal | None]) -> None:
+        """Judge watchers from now on as they are configured now; those that are gone end by themselves."""
+        for watcher in self._watchers:
+            watcher.principal = fresh(watcher.principal) or watcher.principal
 
     def close(self) -> None:
         """Hear of nothing any more."""

@@ -69,7 +69,7 @@ class Definition:
         name, hints = value.get(NAME_KEY[kind]), value.get("annotations")
         if not isinstance(name, str):
             raise rawjson.JsonError(f"no_{NAME_KEY[kind]}")
-        digest = hashlib.sha256(_DIGEST_TAG + rawjson.canonical(value)).hexdigest()
+        digest = hashlib.sha256(_DIGEST_TAG + rawjson.canonical_decoded(value)).hexdigest()
         members = rawjson.decode_members(text)
         return cls(kind, name, members, digest, hints if isinstance(hints, dict) else {})
 

@@ -89,6 +89,12 @@ class Snapshot:
         route = self.catalog.by_name.get((kind, exposed))
         return route if route is not None and self.sees(principal, view, target_of(route)) else None
 
+    def hidden(self, kind: Kind, exposed: str) -> Target | None:
+        """Return what an exposed name or a listed URI stands for, whoever asks: for the operator's log alone."""
+        route = self.catalog.by_name.get((kind, exposed))
+        found = (route,) if route is not None else self.catalog.by_uri.get((kind, exposed), ())
+        return target_of(found[0]) if found else None
+
     def resolve_uri(self, uri: str, principal: Principal, view: str | None) -> Resolved:
         """Return where a resource URI leads for this principal."""
         visible = partial(self.sees, principal, view)

@@ -23,6 +23,7 @@ from gateway.policy.decision import (
     DENY_RULE,
     HOURS,
     NO_POLICY,
+    NO_TARGET,
     SCOPE,
     VIEW,
     Decision,

@@ -33,6 +33,7 @@ _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _LONE_SURROGATE = re.compile(
     rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 )
+_FLOAT = re.compile(rb"[0-9][.eE]")
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89abABcdefCDEF]")
 
 
@@ -89,13 +90,12 @@ def _decode_once(data: bytes, decoder: json.JSONDecoder) -> Value:
 def _check_size(data: bytes) -> None:
     """Bound depth and number of nodes before anything recurses: a few passes over the bytes, none of them nested.
 
-    Without escapes every quote ends or begins a string, so the even pieces between quotes are the structure. What
-    follows a syntax error may be counted wrongly, which is harmless: such a text is refused anyway.
+    What follows a syntax error may be counted wrongly, which is harmless: such a text is refused anyway.
     """
-    unescaped = data.replace(b"\\\\", b"").replace(b'\\"', b"")
+    unescaped = _without_escapes(data)
     if unescaped.count(b'"') > 4 * MAX_NODES:
         raise JsonError("too_many_nodes")
-    structure = b"".join(unescaped.split(b'"')[::2])
+    structure = _without_strings(unescaped)
     opened = structure.count(b"[") + structure.count(b"{")
     if opened + structure.count(b",") > MAX_NODES:
         raise JsonError("too_many_nodes")
@@ -108,6 +108,15 @@ def _check_size(data: bytes) -> None:
             raise JsonError("too_deep")
         if depth < 0:
             raise JsonError("syntax")
+
+
+def _without_escapes(data: bytes) -> bytes:
+    return data.replace(b"\\\\", b"").replace(b'\\"', b"")
+
+
+def _without_strings(unescaped: bytes) -> bytes:
+    """Return what is outside of strings: without escapes every quote ends or begins one."""
+    return b"".join(unescaped.split(b'"')[::2])
 
 
 def _check_surrogates(value: Value) -> None:
@@ -299,6 +308,20 @@ def canonical_plain(value: Value) -> bytes:
         raise JsonError("lone_surrogate") from None
     except RecursionError:
         raise JsonError("too_deep") from None
+
+
+def canonical_decoded(value: Value) -> bytes:
+    """Write the canonical form of a value that was decoded here, fast unless it holds floats or very large integers.
+
+    Raises:
+        JsonError: a lone surrogate, or nested beyond what can be walked.
+    """
+    try:
+        text = canonical_plain(value)
+    except OverflowError:
+        return canonical(value)
+    # Floats are all that the two writers spell differently.
+    return canonical(value) if _FLOAT.search(_without_strings(_without_escapes(text))) else text
 
 
 def _plain(value: object) -> Any:

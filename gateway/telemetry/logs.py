@@ -32,6 +32,7 @@ ELIDED: Final = "_elided"
 _MAX_DEPTH: Final = 4
 _MAX_INT: Final = 2**63
 _MAX_FRAMES: Final = 8
+_EVENT_WIDTH: Final = 18
 
 _LEVELS: Final = {
     "debug": logging.DEBUG,
@@ -129,7 +130,8 @@ def configure(format: Format, level: str) -> None:  # noqa: A002 - the config's 
     if level not in _LEVELS:
         raise ValueError(f"log level must be one of {', '.join(_LEVELS)}")
     _output.threshold = _LEVELS[level]
-    _output.console = structlog.dev.ConsoleRenderer(colors=_is_terminal()) if format == "console" else None
+    console = structlog.dev.ConsoleRenderer(_EVENT_WIDTH, colors=_is_terminal(), sort_keys=False)
+    _output.console = console if format == "console" else None
     root = logging.getLogger()
     for handler in [handler for handler in root.handlers if isinstance(handler, LibraryHandler)]:
         root.removeHandler(handler)
@@ -191,7 +193,9 @@ def _clean_fields(logger: WrappedLogger, method: str, event: EventDict) -> Event
 
 def _render(logger: WrappedLogger, method: str, event: EventDict) -> str:
     if _output.console is not None:
-        event["timestamp"] = event.pop("time")
+        # A person at a terminal knows the day, and what the areas are is for programs that filter.
+        event["timestamp"] = str(event.pop("time"))[11:19]
+        event.pop("area", None)
         return str(_output.console(logger, method, event))
     head = {name: event.pop(name) for name in ("time", "level", "area", "event") if name in event}
     return rawjson.encode({**head, **event}).decode()

@@ -26,7 +26,15 @@ def test_loopback_names_are_served(host: str) -> None:
     LOCAL.check_host(host, f"http://{host}")
 
 
-@pytest.mark.parametrize("host", ["evil.example:9090", "", "localhost.evil.example", "127.0.0.1.evil.example:1"])
+@pytest.mark.parametrize("host", ["", "localhost:80@evil", "127.0.0.1:x", "localhost/a", "localhost#", "[::1", "a b"])
+def test_what_is_no_host_is_a_bad_request(host: str) -> None:
+    """S02, S174: two readers must not read one Host differently."""
+    with pytest.raises(Refused) as caught:
+        LOCAL.check_host(host, None)
+    assert caught.value.status == 400
+
+
+@pytest.mark.parametrize("host", ["evil.example:9090", "localhost.evil.example", "127.0.0.1.evil.example:1"])
 def test_other_hosts_are_misdirected(host: str) -> None:
     """S174, G095: DNS rebinding does not reach the admin listener."""
     with pytest.raises(Refused) as caught:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 from aiohttp import ClientSession
-from aiohttp.test_utils import TestServer
+from aiohttp.test_utils import RawTestServer
 
 from gateway.admin.access import Access
 from gateway.admin.operations import Act, Readiness
@@ -61,7 +61,7 @@ def gateway() -> Recorded:
 
 @pytest.fixture
 async def client(gateway: Recorded) -> AsyncIterator[tuple[ClientSession, str]]:
-    server = TestServer(AdminServer(gateway, Access("127.0.0.1", {"alice": USER})).application())
+    server = RawTestServer(AdminServer(gateway, Access("127.0.0.1", {"alice": USER})).handle)
     await server.start_server()
     async with ClientSession() as session:
         yield session, f"http://127.0.0.1:{server.port}"

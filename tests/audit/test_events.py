@@ -8,7 +8,10 @@ import pytest
 
 from gateway.audit import events
 from gateway.audit.events import Asked
-from gateway.protocol.rawjson import Object
+from gateway.audit.record import DecisionFacts
+from gateway.model.call import Target
+from gateway.model.catalog import Kind
+from gateway.protocol.rawjson import Object, Value
 from tests.kit.audit import KEY, PRINCIPAL, caller
 
 ASKED = Asked(PRINCIPAL, caller(session="very-secret"), "tools/call", 7)
@@ -16,7 +19,7 @@ ASKED = Asked(PRINCIPAL, caller(session="very-secret"), "tools/call", 7)
 RECORDS: tuple[Object, ...] = (
     events.unknown_denied(ASKED, "no_such\x1btool", 12, KEY),
     events.list_served(ASKED, 42, KEY),
-    events.auth_failed("key", "unknown", "203.0.113.9", 3),
+    events.refused_early("auth.failed", "203.0.113.9", {"kind": "key", "reason": "unknown"}, 3),
     events.security("state_rejected", "expired\n", ASKED, KEY),
     events.ratelimit_refused(ASKED, {"bucket": "alice"}, KEY),
     events.server_event("downstream.exited", "files", {"code": 1, "stderr": "x\x1b[2J"}),
@@ -59,8 +62,27 @@ def test_an_unknown_name_stands_for_all_that_were_held_back() -> None:
     assert record["decision"] == {"action": "deny", "policy": None, "rule": None, "reason": "unknown_name"}
 
 
+def test_a_hidden_name_is_told_with_what_it_stands_for_and_who_hides_it() -> None:
+    unknown = events.unknown_denied(ASKED, "crm__delete", 1, KEY)
+    record = events.hidden_denied(
+        unknown, Target(Kind.TOOL, "crm", "delete"), DecisionFacts("deny", "p", "deny[0]", "deny_rule")
+    )
+
+    assert record["tool"] == {
+        "kind": "tool",
+        "exposed": "crm__delete",
+        "name": "delete",
+        "def_sha256": None,
+        "annotations": {},
+    }
+    assert record["server"] == "crm"
+    assert record["decision"] == {"action": "deny", "policy": "p", "rule": "deny[0]", "reason": "deny_rule"}
+    assert record["outcome"] == unknown["outcome"]
+
+
 def test_a_failed_login_shows_where_from_and_not_with_what() -> None:
-    assert events.auth_failed("key", "unknown", "203.0.113.9") == {
+    facts: dict[str, Value] = {"kind": "key", "reason": "unknown"}
+    assert events.refused_early("auth.failed", "203.0.113.9", facts) == {
         "event": "auth.failed",
         "src": {"ip": "203.0.113.0/24"},
         "auth": {"kind": "key", "reason": "unknown"},

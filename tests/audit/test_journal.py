@@ -59,7 +59,7 @@ def test_a_second_run_continues_the_chain_in_a_segment_of_its_own(tmp_path: Path
 def test_a_second_writer_is_refused_while_the_first_lives(tmp_path: Path) -> None:
     """S171."""
     first = opened(tmp_path)
-    with pytest.raises(ConfigError, match="another process"):
+    with pytest.raises(ConfigError, match="a running gateway"):
         journal(tmp_path).open()
     first.close()
 
@@ -326,7 +326,7 @@ def test_the_lock_is_taken_again_in_a_new_directory(tmp_path: Path) -> None:
     other = opened(directory)
     with pytest.raises(OSError, match="moved"):
         log.write([notice(1)])
-    with pytest.raises(ConfigError, match="another process"):
+    with pytest.raises(ConfigError, match="a running gateway"):
         log.restore([])
     other.close()
     log.close()

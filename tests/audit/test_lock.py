@@ -26,7 +26,7 @@ def test_a_second_process_is_refused_until_the_first_is_gone(tmp_path: Path) -> 
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"held\n"
-        with pytest.raises(ConfigError, match="another process"):
+        with pytest.raises(ConfigError, match="a running gateway"):
             lock.hold()
         holder.kill()
         holder.wait(5)

@@ -264,7 +264,7 @@ async def test_a_full_queue_refuses_at_once(tmp_path: Path) -> None:
 async def test_a_second_log_on_the_same_directory_is_refused(tmp_path: Path) -> None:
     """S171."""
     first = await opened(AuditOptions(tmp_path))
-    with pytest.raises(ConfigError, match="another process"):
+    with pytest.raises(ConfigError, match="a running gateway"):
         await AuditLog(AuditOptions(tmp_path)).open()
     await first.aclose()
 

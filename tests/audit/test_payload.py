@@ -86,6 +86,14 @@ def test_a_huge_or_deep_argument_has_a_small_shape() -> None:
     }
 
 
+def test_what_is_left_out_of_a_shape_is_counted_at_every_level() -> None:
+    wide: Object = {f"k{n}": {"a": [{"b": 1}] * 20, "c": n} for n in range(100)}
+    found = payload.shape(wide)
+    # Each of the 100: itself, a, the first 8 items of a with their b, c.
+    assert len(found) == payload.MAX_PATHS + 1
+    assert found[payload.CUT] == f"cut:{100 * (3 + 8 + 8) - payload.MAX_PATHS}"
+
+
 def test_a_hostile_argument_name_is_escaped_and_cut() -> None:
     shape = payload.shape({"a\n\x1b" + "x" * 1000: 1})
 

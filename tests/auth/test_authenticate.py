@@ -101,6 +101,20 @@ async def test_a_principal_stays_current_until_its_key_or_the_mode_goes() -> Non
     assert not authenticator().is_current(Principal("key:ghost", "key", "ghost"))
 
 
+async def test_a_principal_is_known_as_long_as_it_has_any_key_with_the_groups_of_now() -> None:
+    principal = await authenticator().authenticate([f"Bearer {KEY}"])
+    assert authenticator().fresh(principal) == principal
+    rotated = Client(key_sha256=[hashlib.sha256(OLD.encode()).hexdigest()], groups=["ops"])
+    fresh = authenticator({"ci-bot": rotated}).fresh(principal)
+    assert fresh is not None
+    assert (fresh.id, fresh.groups, fresh.credential) == (principal.id, frozenset({"ops"}), principal.credential)
+    assert authenticator({"ci-bot": client(OLD, date(2026, 11, 29))}).fresh(principal) is None
+    assert authenticator({"other": client(KEY)}).fresh(principal) is None
+    assert authenticator({}).fresh(principal) is None
+    assert authenticator({}).fresh(ANONYMOUS) == ANONYMOUS
+    assert authenticator().fresh(ANONYMOUS) is None
+
+
 def test_presented_keys_are_compared_in_constant_time() -> None:
     """S33."""
     assert "hmac.compare_digest(" in inspect.getsource(keys.KeyRing.find)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -40,7 +42,8 @@ def _twice(gateway: Gateway, what: str, rounds: Callable[[int], None], times: in
     rounds(times)
     elapsed = time.monotonic() - started
     after = rig.settled(gateway)
-    rig.show(f"{what}: {times} in {elapsed:.1f} s\n  before {before}\n  after  {after}")
+    requests = gateway.metric("mcp_gateway_http_requests_total", listener="mcp")
+    rig.show(f"{what}: {times} in {elapsed:.1f} s, requests {requests:.0f}\n  before {before}\n  after  {after}")
     return [f"{what}: {problem}" for problem in rig.grown(before, after, MEMORY)]
 
 
@@ -108,7 +111,9 @@ def cancelled(folder: Path, times: int) -> list[str]:
         nothing = ("modern", "legacy")
 
         async def leave(client: wire.HttpClient, number: int) -> None:
-            call = asyncio.ensure_future(wire.call(client, f"{nothing[number % 2]}__sleep", {"seconds": 5}))
+            call = asyncio.get_running_loop().create_task(
+                wire.call(client, f"{nothing[number % 2]}__sleep", {"seconds": 5})
+            )
             await asyncio.sleep(0.01 * (number % 4))
             call.cancel()
             await asyncio.wait([call])
@@ -116,10 +121,10 @@ def cancelled(folder: Path, times: int) -> list[str]:
         async def tell(client: wire.HttpClient, number: int) -> None:
             name = f"call-{number}"
             params: Json = {"name": f"{nothing[number % 2]}__sleep", "arguments": {"seconds": 5}}
-            call = asyncio.ensure_future(client.request("tools/call", params, name))
+            call = asyncio.get_running_loop().create_task(client.request("tools/call", params, name))
             await asyncio.sleep(0.01 * (number % 4))
             note = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": name}}
-            await client.post(rig.json.dumps(note), {**client._head("", {}), "Content-Type": "application/json"})
+            await client.post(json.dumps(note), {**client._head("", {}), "Content-Type": "application/json"})
             async with asyncio.timeout(10):
                 await asyncio.wait([call])
 
@@ -167,26 +172,30 @@ def streams(folder: Path, times: int) -> list[str]:
 
 
 def restarts(folder: Path, times: int) -> list[str]:
-    """Processes that end by themselves at a call, and are started again."""
+    """Processes of sessions that are killed with a call in flight, so that each has died without being asked to."""
     problems: list[str] = []
-    with rig.counted(folder, {"servers": {"a": rig.scripted(folder / "a")}}) as gateway:
+    server = {**rig.scripted(folder / "a", "--era", "legacy"), "isolation": "session", "max_instances": 16}
+    with rig.counted(folder, {"servers": {"a": server}}) as gateway:
         gateway.await_servers("a")
+        ends: Counter[str] = Counter()
 
-        def run(count: int) -> None:
-            for _ in range(count):
-                pids = running_in(folder / "a")
-                for pid in pids:
-                    os.kill(pid, signal.SIGKILL)
-                eventually(
-                    lambda gone=pids: (
-                        bool(running_in(folder / "a") - gone)  # type: ignore[misc]  # reason: a default.
-                        and gateway.status()["servers"]["a"]["state"] == "up"
-                    ),
-                    "a new process is up",
-                    320,
-                )
+        async def one(client: wire.HttpClient) -> None:
+            pid = (await wire.call(client, "a__whoami")).result["structuredContent"]["pid"]
+            call = asyncio.get_running_loop().create_task(wire.call(client, "a__sleep", {"seconds": 20}))
+            await asyncio.sleep(0.3)
+            os.kill(pid, signal.SIGKILL)
+            ends[rig.ending(await call)] += 1
 
-        problems += _twice(gateway, "crashes", run, times)
+        async def run(count: int) -> None:
+            async def session(_: int) -> None:
+                async with wire.http_client(gateway.url, "legacy") as client:
+                    await one(client)
+
+            await _share(count, session)
+
+        problems += _twice(gateway, "crashes", lambda count: asyncio.run(run(count)), times)
+        if set(ends) - {"unavailable", "ok"}:
+            problems.append(f"calls ended with {dict(ends)}")
     return problems + rig.stderr_problems(gateway) + rig.audit_problems(gateway)
 
 

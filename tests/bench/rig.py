@@ -7,7 +7,6 @@ writes it to a file on SIGUSR2, so that the gateway itself needs to expose nothi
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
 import sys
@@ -18,6 +17,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import aiohttp
+
 from tests.kit import wire
 from tests.kit.gateway import ROOT, Gateway, Json, alive, descendants, serving
 
@@ -25,14 +26,41 @@ SCRIPTED = ROOT / "tests" / "kit" / "stdio_server.py"
 MANY: Json = {"requests": "1000000/second", "in_flight": 256}
 
 _HOOK = """
-import asyncio.tasks, os, signal
+import asyncio, asyncio.tasks, os, signal, sys, threading, time, traceback
 def tell(number, frame):
     names = [task.get_name() for task in list(asyncio.tasks._all_tasks) if not task.done()]
     with open(os.environ["TASKS_FILE"] + ".new", "w") as file:
         file.write("\\n".join(names))
     os.replace(os.environ["TASKS_FILE"] + ".new", os.environ["TASKS_FILE"])
+def watch(loop, main, path):
+    while True:
+        beat = threading.Event()
+        asked = time.monotonic()
+        try:
+            loop.call_soon_threadsafe(beat.set)
+        except RuntimeError:
+            return
+        held = ""
+        while not beat.wait(0.02):
+            frame = sys._current_frames().get(main)
+            lines = traceback.extract_stack(frame)[-14:] if frame else []
+            places = [f"{each.name}:{os.path.basename(each.filename)}:{each.lineno}" for each in lines]
+            held = " < ".join(reversed(places))
+        late = time.monotonic() - asked
+        if late > 0.03:
+            with open(path, "a") as file:
+                file.write(f"{asked:.3f} {late:.3f} {held}\\n")
+        time.sleep(0.005)
 if "TASKS_FILE" in os.environ:
     signal.signal(signal.SIGUSR2, tell)
+    run = asyncio.Runner.run
+    def watched(self, *arguments, **more):
+        path = os.environ["TASKS_FILE"] + ".late"
+        main = threading.get_ident()
+        threading.Thread(target=watch, args=(self.get_loop(), main, path), daemon=True).start()
+        return run(self, *arguments, **more)
+    if os.environ.get("WATCH_LOOP"):
+        asyncio.Runner.run = watched
 """
 
 
@@ -174,7 +202,8 @@ class Tally:
 
     def __str__(self) -> str:
         slow = {end: f"{seconds * 1e3:.0f} ms" for end, seconds in self.slowest.items()}
-        return f"{dict(self.ends)} slowest {slow} p50 {self.quantile(0.5) * 1e3:.1f} p99 {self.quantile(0.99) * 1e3:.1f} ms"
+        middle, high = self.quantile(0.5) * 1e3, self.quantile(0.99) * 1e3
+        return f"{dict(self.ends)} slowest {slow} p50 {middle:.1f} p99 {high:.1f} ms"
 
     def quantile(self, share: float) -> float:
         """Return a quantile of the durations of good calls, in seconds."""
@@ -212,11 +241,11 @@ async def _caller(gateway: Gateway, load: Load, number: int, until: Callable[[],
                 try:
                     answer = await wire.call(client, name, {**load.arguments, "nonce": f"{number}-{turn}"})
                     end = ending(answer)
-                except (OSError, wire.aiohttp.ClientError) as error:
+                except (OSError, aiohttp.ClientError) as error:
                     end = type(error).__name__
                 tally.note(end, time.monotonic() - started)
                 await asyncio.sleep(max(0.0, pause - (time.monotonic() - started)))
-    except (OSError, AssertionError, wire.aiohttp.ClientError) as error:
+    except (OSError, AssertionError, aiohttp.ClientError) as error:
         tally.note(f"client {type(error).__name__}", 0.0)
 
 
@@ -246,10 +275,18 @@ def show(text: object) -> None:
     sys.stdout.flush()
 
 
-def log_lines(gateway: Gateway, event: str) -> list[Json]:
-    """Return the gateway's own log lines of one event."""
-    found = []
-    for line in gateway.log.read_text(errors="replace").splitlines():
-        if line.startswith("{") and event in line:
-            found.append(json.loads(line))
-    return found
+@dataclass(frozen=True, slots=True)
+class Late:
+    """One time the loop was held: when it began (monotonic), for how many seconds, and where."""
+
+    at: float
+    seconds: float
+    where: str
+
+
+def lateness(gateway: Gateway) -> list[Late]:
+    """Return every time the loop was late by over 30 ms, where ``counted`` was given ``WATCH_LOOP``."""
+    file = Path(gateway.environment["TASKS_FILE"] + ".late")
+    lines = file.read_text().splitlines() if file.exists() else []
+    found = [line.split(" ", 2) for line in lines]
+    return [Late(float(each[0]), float(each[1]), each[2] if len(each) > 2 else "") for each in found]

@@ -1,6 +1,7 @@
-"""Load with servers dying underneath, for ``SOAK_MINUTES`` (``make soak``): memory and files must stay level.
+"""Everything that wears a gateway out (``make soak``); ends with 1 when something does not hold.
 
-Ends with 1 when they do not, when a call ends in a way it must not, or when the audit log does not verify.
+First load with servers dying underneath, for ``SOAK_MINUTES``: memory and files must stay level. Then the runs of
+``RUNS``, each in a folder of its own; ``python -m tests.bench.soak NAME…`` does only those that are named.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
+from tests.bench import chaos, leaks, lifecycle, pressure
 from tests.kit import wire
 from tests.kit.gateway import ROOT, Gateway, Json, running_in, serving
 
@@ -27,6 +30,28 @@ WARM_UP = 30.0
 MAX_GROWTH = 64 * 2**20
 MAX_FILES = 32
 EXPECTED = {"ok", "unavailable", "overloaded"}
+
+RUNS: dict[str, tuple[Callable[[Path, int], list[str]], int]] = {
+    "sessions": (leaks.sessions, 3000),
+    "private-sessions": (leaks.private_sessions, 300),
+    "cancelled": (leaks.cancelled, 3000),
+    "streams": (leaks.streams, 500),
+    "restarts": (leaks.restarts, 300),
+    "reload-leaks": (leaks.reloads, 300),
+    "kills": (chaos.kills, 100),
+    "stopped": (chaos.stopped, 3),
+    "liars": (chaos.liars, 20),
+    "gateway-kills": (chaos.gateway_kills, 20),
+    "drains": (lifecycle.drains, 20),
+    "early-signals": (lifecycle.early_signals, 30),
+    "reloads": (lifecycle.reloads, 100),
+    "full-disk": (pressure.full_disk, 5),
+    "no-writing": (pressure.no_files_at_all, 3),
+    "few-files": (pressure.few_files, 5),
+    "slow-readers": (pressure.slow_readers, 50),
+    "lag": (pressure.lag, 10),
+}
+"""What is done, and how often or for how many seconds."""
 
 
 def _resident(pid: int) -> int:
@@ -94,19 +119,30 @@ async def soak(gateway: Gateway, folder: Path, minutes: float) -> list[str]:
     return problems
 
 
+def steady(folder: Path, minutes: float) -> list[str]:
+    """Run the steady load."""
+    with serving(folder / "gateway", _config(folder)) as gateway:
+        gateway.await_servers(*SERVERS)
+        problems = asyncio.run(soak(gateway, folder, minutes))
+    verified = gateway.cli("audit", "verify", gateway.audit)
+    sys.stdout.write(verified.stdout)
+    return problems if verified.returncode == 0 else [*problems, "the audit log does not verify"]
+
+
 def main() -> int:
-    """Run it in a folder of its own."""
-    minutes = float(os.environ.get("SOAK_MINUTES", "10"))
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch)
-        with serving(folder / "gateway", _config(folder)) as gateway:
-            gateway.await_servers(*SERVERS)
-            problems = asyncio.run(soak(gateway, folder, minutes))
-        verified = gateway.cli("audit", "verify", gateway.audit)
-        sys.stdout.write(verified.stdout)
-        if verified.returncode != 0:
-            problems.append("the audit log does not verify")
-    sys.stdout.write("".join(f"PROBLEM {problem}\n" for problem in problems) or "level\n")
+    """Do what was asked for, one after the other, each in a folder of its own."""
+    names = sys.argv[1:] or ["steady", *RUNS]
+    problems = []
+    for name in names:
+        sys.stdout.write(f"== {name}\n")
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
+            if name == "steady":
+                found = steady(Path(scratch), float(os.environ.get("SOAK_MINUTES", "10")))
+            else:
+                run, amount = RUNS[name]
+                found = run(Path(scratch), amount)
+        problems += [f"{name}: {problem}" for problem in found]
+    sys.stdout.write("".join(f"PROBLEM {problem}\n" for problem in problems) or "all held\n")
     return 1 if problems else 0
 
 

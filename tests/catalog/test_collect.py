@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from gateway.catalog import collect as module
@@ -86,3 +88,29 @@ async def test_pages_and_items_are_bounded(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(module, "MAX_ITEMS", 2)
     with pytest.raises(DownstreamError, match="over 2 tools"):
         await collect(ScriptedSource({("a", Kind.TOOL): [page({"name": "t0"}, {"name": "t1"}, {"name": "t2"})]}), "a")
+
+
+async def test_what_is_listed_word_for_word_as_before_is_not_read_again() -> None:
+    pages = [page({"name": "a", "n": 1.5}, {"name": "b"})]
+    first = await collect(ScriptedSource({("a", Kind.TOOL): pages}), "a")
+    pages = [page({"name": "a", "n": 1.5}, {"name": "b", "description": "new"})]
+    second = await collect(ScriptedSource({("a", Kind.TOOL): pages}), "a", first)
+    assert second.definitions[0] is first.definitions[0]
+    assert second.definitions[1].digest != first.definitions[1].digest
+
+
+async def test_a_long_list_lets_others_run_in_between() -> None:
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    items = tools(0, 1000)
+    counting = asyncio.get_running_loop().create_task(other())
+    listing = await collect(ScriptedSource({("a", Kind.TOOL): [page(*items)]}), "a")  # type: ignore[arg-type]  # reason: literals of JSON.
+    counting.cancel()
+    assert len(listing.definitions) == 1000
+    assert turns >= 20

@@ -22,7 +22,7 @@ class Published:
     def __init__(self) -> None:
         self.queue: asyncio.Queue[tuple[Listing, frozenset[Kind]]] = asyncio.Queue()
 
-    def __call__(self, listing: Listing, kinds: frozenset[Kind]) -> None:
+    async def __call__(self, listing: Listing, kinds: frozenset[Kind]) -> None:
         self.queue.put_nowait((listing, kinds))
 
     async def next(self) -> tuple[Listing, frozenset[Kind]]:

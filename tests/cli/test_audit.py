@@ -8,14 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from gateway.audit import payload, record
+from gateway.audit import events, payload, record
+from gateway.audit.events import Asked
 from gateway.audit.record import DecisionFacts, Ending
 from gateway.cli import audit
+from gateway.errors import Reason
+from gateway.model.call import Target
+from gateway.model.catalog import Kind
 from gateway.model.exchange import Exchange
-from gateway.model.outcome import Complete
+from gateway.model.outcome import Complete, Failure
 from gateway.protocol import rawjson
 from gateway.protocol.rawjson import Object
-from tests.kit.audit import KEY, STAMP, a_call, journal, notice, write_log
+from tests.kit.audit import KEY, PRINCIPAL, STAMP, a_call, caller, journal, notice, write_log
 
 
 def run(*arguments: str) -> int:
@@ -31,7 +35,7 @@ def test_a_good_log_is_ok_and_exits_0(tmp_path: Path, capsys: pytest.CaptureFixt
     write_log(tmp_path, 10)
 
     assert run("verify", str(tmp_path)) == 0
-    assert capsys.readouterr().out == "OK 11 records in 1 segments\n"
+    assert capsys.readouterr().out == "OK 11 records in 1 segment\n"
 
 
 def test_a_bad_log_is_named_by_segment_line_and_seq_and_exits_1(
@@ -101,22 +105,35 @@ def test_tail_shows_one_readable_line_for_each_record(tmp_path: Path, capsys: py
     described = record.describe(
         a_call({"limit": 5}), DecisionFacts("allow", "analysts", "allow[0]"), payload.shape({}), KEY
     )
-    ended = record.call_end(described, Ending(Exchange(started=1.0), Complete({}), 1.018))
+    ending = Ending(Exchange(started=1.0), Complete({}), 1.018)
+    limited = Failure(Reason.RATE_LIMITED, "Rate limit reached", detail="analysts: 5/minute")
+    refused = record.call_denied(described, Ending(Exchange(started=1.0), limited, 1.0))
+    nobody = Asked(PRINCIPAL, caller())
+    hidden = events.hidden_denied(
+        events.unknown_denied(nobody, "crm__delete", 1, KEY),
+        Target(Kind.TOOL, "crm", "delete"),
+        DecisionFacts("deny", "analysts", "deny[0]", "deny_rule"),
+    )
     write_records(
         tmp_path,
         record.call_start(described),
-        ended,
+        record.call_end(described, ending),
+        refused,
+        hidden,
+        events.unknown_denied(nobody, "nope", 1, KEY),
         {"event": "admin.reload", "admin": {"user": "alice", "result": "ok"}},
         {"event": "auth.failed", "auth": {"kind": "key", "reason": "unknown"}, "count": 12},
     )
 
     assert run("tail", str(tmp_path)) == 0
-    head, start, end, reload, failed = capsys.readouterr().out.splitlines()
+    head, start, end, over, denied, unknown, reload, failed = capsys.readouterr().out.splitlines()
     who = "example-idp " + KEY.digest("subject", b"alice@example.org", 32)
     assert head.startswith("2026-08-23T10:00:00.123456Z  audit.segment  first_seq=1 number=1")
     assert start == f"2026-08-23T10:00:00.123456Z  call.start  {who}  warehouse/query  allow (analysts/allow[0])"
-    assert end.startswith(start.replace("call.start", "call.end"))
-    assert end.endswith("  ok  18.0ms")
+    assert end == f"2026-08-23T10:00:00.123456Z  call.end  {who}  warehouse/query  ok  18.0ms"
+    assert over.endswith(f"  call.denied  {who}  warehouse/query  limited (analysts: 5/minute)  0.0ms")
+    assert denied.endswith(f"  call.denied  {who}  crm/delete  deny (analysts/deny[0])")
+    assert unknown.endswith(f"  call.denied  {who}  nope  deny (unknown_name)")
     assert reload == "2026-08-23T10:00:00.123456Z  admin.reload  alice  result=ok"
     assert failed == "2026-08-23T10:00:00.123456Z  auth.failed  kind=key reason=unknown x12"
 

@@ -6,18 +6,36 @@ import json
 
 import pytest
 
+from gateway.cli.call import show
 from gateway.cli.main import main
+from gateway.cli.output import Output
+from gateway.protocol.rawjson import Value
 from tests.kit.gateway import Gateway
 
 
-def test_a_call_prints_texts_and_structured_content(gateway: Gateway, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_call_prints_its_result_once(gateway: Gateway, capsys: pytest.CaptureFixture[str]) -> None:
+    """The notes server says everything twice: as text and structured."""
     assert main(["call", "notes/add_note", '{"title":"a","text":"b"}', "--as", "bot", "-c", str(gateway.file)]) == 0
-    assert '"title":"a"' in capsys.readouterr().out
+    (line,) = capsys.readouterr().out.splitlines()
+    assert json.loads(line)["title"] == "a"
+
+
+def test_texts_and_structured_content_that_differ_are_both_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    content: list[Value] = [{"type": "text", "text": "two\n\tlines"}, {"type": "image", "data": "AA=="}]
+    show({"result": {"content": content, "structuredContent": {"n": 2}}}, Output.standard())
+    assert capsys.readouterr().out.splitlines() == [
+        "two",
+        "        lines",
+        '{"type":"image","data":"AA=="}',
+        '{"n":2}',
+    ]
 
 
 def test_what_policy_hides_is_unknown_to_the_call_as_well(gateway: Gateway, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["call", "notes/delete_note", '{"id":"n1"}', "--as", "bot", "-c", str(gateway.file)]) == 1
-    assert "error -32602: Unknown tool: notes__delete_note" in capsys.readouterr().out
+    told = capsys.readouterr()
+    assert "error -32602: Unknown tool: notes__delete_note" in told.out
+    assert "tools --as bot" in told.err
 
 
 def test_json_prints_the_whole_answer(gateway: Gateway, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -89,3 +90,11 @@ def run(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "gateway", *words], capture_output=True, text=True, timeout=30, check=False
     )
+
+
+@pytest.mark.parametrize("words", [[], ["serve"], ["audit"], ["audit", "verify"], ["keys", "new"]])
+def test_every_help_begins_with_a_sentence(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*words, "--help"]) == 0
+    usage, sentence, *_ = capsys.readouterr().out.split("\n\n")
+    assert usage.startswith("usage: mcp-gateway")
+    assert re.fullmatch(r"[A-Z][^.]*\.", sentence)

@@ -11,6 +11,7 @@ from aiohttp.test_utils import TestServer
 
 from gateway.cli import remote
 from gateway.cli.remote import Question, Unreachable
+from gateway.errors import ConfigError
 from tests.kit.configs import loaded
 from tests.kit.gateway import Gateway
 
@@ -60,3 +61,23 @@ def test_a_refusal_names_the_variable_for_a_token(
     arguments = argparse.Namespace(config=gateway.file)
     assert remote.inquire("call", arguments, Question("/call", body={"as": "bot", "target": "a/b"})) is None
     assert "MCP_GATEWAY_ADMIN_TOKEN" in capsys.readouterr().err
+
+
+def test_a_config_that_was_broken_since_still_says_where_its_gateway_is(
+    gateway: Gateway, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What was refused at a reload is told by ``status``, which must not need the good file for it."""
+    broken = tmp_path / "gateway.yaml"
+    broken.write_text(gateway.file.read_text().replace('"policies"', '"polices"'))
+    answer = remote.inquire("status", argparse.Namespace(config=broken), Question("/status"))
+    assert answer is not None
+    assert answer["ready"] is True
+    assert "gateway.yaml has mistakes (see check)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ['{"admin": {"port": "x"}}', "admin: [", '{"admin": {"prot": 1}}'])
+def test_a_config_that_does_not_say_where_the_gateway_is_is_an_error(text: str, tmp_path: Path) -> None:
+    broken = tmp_path / "gateway.yaml"
+    broken.write_text(text)
+    with pytest.raises(ConfigError):
+        remote.inquire("status", argparse.Namespace(config=broken), Question("/status"))

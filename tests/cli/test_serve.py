@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import io
 import json
+import shlex
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,7 +14,7 @@ import pytest
 from gateway.app import Addresses
 from gateway.cli.main import main
 from gateway.cli.output import Output
-from gateway.cli.serve import announce
+from gateway.cli.serve import again, announce
 from tests.kit.configs import loaded
 from tests.kit.gateway import serving
 
@@ -20,7 +23,7 @@ ADDRESSES = Addresses("http://127.0.0.1:8080/mcp", "http://127.0.0.1:9090", "/s/
 
 def told(config: dict[str, object], off: dict[str, str] | None = None) -> str:
     stream = io.StringIO()
-    announce(loaded(config, off=off or {}), Output(stream, terminal=False), ADDRESSES)
+    announce(loaded(config, off=off or {}), "mcp-gateway {}".format, Output(stream, terminal=False), ADDRESSES)
     return stream.getvalue()
 
 
@@ -29,6 +32,33 @@ def test_an_open_gateway_says_that_it_is_one() -> None:
     assert "MCP gateway is serving http://127.0.0.1:8080/mcp" in text
     assert "anonymous, loopback only" in text
     assert "everything is allowed" in text
+
+
+@pytest.mark.parametrize(
+    ("started", "words", "shown"),
+    [
+        (["/usr/bin/python3", ".venv/bin/mcp-gateway"], ["-c", "demo/gateway.yaml"], ".venv/bin/mcp-gateway"),
+        (["/usr/bin/python3", "/nowhere on the path/mcp-gateway"], [], "'/nowhere on the path/mcp-gateway'"),
+        (["python3", "/src/gateway/__main__.py"], ["-c", "my gateway.yaml"], "python3 -m gateway"),
+    ],
+)
+def test_commands_are_shown_as_they_can_be_run_from_here(
+    started: list[str], words: list[str], shown: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A PATH that `make run` sets is not that of the user's shell."""
+    monkeypatch.setattr(sys, "orig_argv", started)
+    monkeypatch.setattr(sys, "argv", started[1:])
+    args = argparse.Namespace(**({"config": Path(words[1])} if words else {}))
+    assert again(args, "audit tail") == " ".join([shown, "audit tail", *map(shlex.quote, words)])
+
+
+def test_a_program_on_the_path_is_called_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "mcp-gateway"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(sys, "argv", [str(program)])
+    assert again(argparse.Namespace(), "status") == "mcp-gateway status"
 
 
 def test_snippets_are_shown_for_three_clients() -> None:

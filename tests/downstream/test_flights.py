@@ -54,6 +54,20 @@ async def test_progress_after_the_answer_is_dropped() -> None:
     assert len(board) == 0
 
 
+async def test_progress_behind_the_answer_is_dropped_although_the_caller_has_not_read_it_yet() -> None:
+    """G054: both came in one piece; a call that is sent once more may report again."""
+    violations: list[str] = []
+    client, board = Client(), flights(violations)
+    async with board.fly(call(progress_token=1), client.exchange()) as flight:
+        flight.mark_sent()
+        flight.mark_answered()
+        board.notification(PROGRESS, members(progressToken=flight.token, progress=1))
+        assert (client.heard, violations) == ([], ["bad_progress"])
+        flight.mark_sent()
+        board.notification(PROGRESS, members(progressToken=flight.token, progress=2))
+    assert [said["progress"] for _, said in client.heard] == [2]
+
+
 async def test_progress_that_shrinks_or_is_no_number_is_counted_and_dropped() -> None:
     violations: list[str] = []
     client, board = Client(), flights(violations)

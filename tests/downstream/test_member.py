@@ -78,6 +78,7 @@ class World:
             lambda name, kinds: self._note("change", kinds),
             lambda name, reason: self._note("down", reason),
             lambda name, uri: self._note("updated", uri),
+            lambda name, state: self._note("circuit", state),
         )
         self.member = Member("a", server(**config), "f" * 64, Environment(farm, Eras(), hooks, self.meters))
 
@@ -227,6 +228,20 @@ async def test_an_idle_process_ends_and_the_next_call_starts_another() -> None:
         assert not farm.made[0].closed
 
 
+async def test_connections_that_came_and_went_leave_no_tasks() -> None:
+    """Each would otherwise wait for ``idle_stop``, and thousands of sessions can come and go meanwhile."""
+    farm = Farm(LEGACY)
+    async with world(farm, isolation="session") as one:
+        await one.heard("change")
+        before = len(asyncio.all_tasks())
+        for number in range(20):
+            await one.call(by("alice", session=f"s{number}"))
+            one.member.end_session(f"s{number}")
+        async with asyncio.timeout(WAIT):
+            while len(asyncio.all_tasks()) > before or len(farm.live) > 1:
+                await asyncio.sleep(0.001)
+
+
 async def test_beyond_concurrency_and_queue_the_server_is_at_its_limit() -> None:
     """G119, S86."""
     farm = Farm(but(MODERN, {"tools/call": never}))
@@ -342,6 +357,7 @@ async def test_five_failures_in_a_row_stop_calls_for_a_while() -> None:
         assert status.next_retry is not None
         assert 0 < status.next_retry <= 30
         assert "no answer" in status.last_error
+        assert one.told[-1] == ("circuit", "open")
     assert ("state", "open") in one.meters.events
 
 

@@ -15,7 +15,7 @@ from gateway.model.call import Caller
 from gateway.model.catalog import Definition, Kind
 from gateway.model.exchange import Exchange
 from gateway.model.outcome import Complete, Failure, InputRequired, Started
-from gateway.protocol.rawjson import Object, decode_value, encode
+from gateway.protocol.rawjson import Object, Value, decode_value, encode
 from gateway.protocol.versions import Era
 from tests.kit.transport import (
     CAPABILITIES,
@@ -167,7 +167,32 @@ async def test_refused_headers_concern_our_hop() -> None:
     assert isinstance(outcome, Failure)
     assert (outcome.reason, outcome.detail, outcome.may_have_run) == (Reason.PROTOCOL_ERROR, HEADERS_REFUSED, False)
     assert outcome.error is None
-    assert len(transport.sent) == 1
+    assert len(transport.of("tools/call")) == 1
+
+
+async def test_refused_headers_are_retried_once_with_the_definition_of_now() -> None:
+    """What is mirrored may have changed since the definition was read; nothing ran."""
+    stale = Definition.parse(Kind.TOOL, encode({"name": "echo", "inputSchema": {"type": "object"}}))
+    schema: Value = {"type": "object", "properties": {"r": {"type": "string", "x-mcp-header": "R"}}}
+
+    def answer(sent: Sent) -> Reply:
+        return reply(content=[]) if "Mcp-Param-R" in sent.request.headers else failure(-32020)
+
+    def listed(sent: Sent) -> Reply:
+        if "cursor" not in sent.params:
+            return reply(tools=[{"name": "other", "inputSchema": {}}], nextCursor="2")
+        return reply(tools=[{"name": "echo", "inputSchema": schema}])
+
+    dialect, transport = modern({"tools/call": answer, "tools/list": listed}, kind="http")
+    made = call(params={"name": "echo", "arguments": {"r": "eu"}}, definition=stale)
+    assert isinstance(await dialect.call(made, Exchange()), Complete)
+    assert [sent.request.method for sent in transport.sent] == ["tools/call", "tools/list", "tools/list", "tools/call"]
+
+    dialect, transport = modern({"tools/call": lambda sent: failure(-32020), "tools/list": listed}, kind="http")
+    outcome = await dialect.call(made, Exchange())
+    assert isinstance(outcome, Failure)
+    assert outcome.detail == HEADERS_REFUSED
+    assert len(transport.of("tools/call")) == 2
 
 
 async def test_refused_metadata_concerns_our_hop() -> None:

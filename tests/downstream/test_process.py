@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import sys
+import time
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -74,6 +75,35 @@ def group(pgid: int) -> list[int]:
 def short_grace(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(module, "GRACE", 0.3)
     return iter(())
+
+
+class SlowOwner(Owner):
+    """Takes its time over every piece of output, as a flood of messages does; notes when it was free again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rests: list[float] = []
+        self._free_at = 0.0
+
+    def output(self, data: bytes) -> None:
+        if self._free_at:
+            self.rests.append(time.monotonic() - self._free_at)
+        time.sleep(0.02)
+        self._free_at = time.monotonic()
+        super().output(data)
+
+
+async def test_a_flood_of_output_leaves_half_of_the_loop_to_others() -> None:
+    """G117: reading rests as long as the last piece took."""
+    async with guarded() as guardian:
+        owner = SlowOwner()
+        process = await start(shell("exec cat /dev/zero"), guardian, owner)
+        async with asyncio.timeout(WAIT):
+            while len(owner.rests) < 5:
+                await asyncio.sleep(0.005)
+        process.kill()
+        await process.stop()
+    assert min(owner.rests[:5]) > 0.015
 
 
 async def test_output_comes_before_the_end_and_the_end_once() -> None:

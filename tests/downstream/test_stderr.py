@@ -72,3 +72,14 @@ def test_the_next_second_is_logged_again(log: Log) -> None:
     now[0] = 2.0
     ring.feed(b"again\n")
     assert log.lines == ["x"] * LINES_PER_SECOND + ["again"]
+
+
+def test_what_a_server_was_given_to_keep_is_masked_in_what_it_says(log: Log) -> None:
+    """S151: keys are, in every place it can be read; words and paths, which tell what is wrong, are not."""
+    ring = Stderr("files", at(0), given=["sk-secret-0123456789", "0123456789-longer", "production", "/srv/data/notes"])
+    ring.feed(b"production: bad key sk-secret-0123456789 for /srv/data/notes\n")
+
+    said = "production: bad key *** for /srv/data/notes"
+    assert ring.last_line() == said
+    assert ring.text() == f"{said}\n"
+    assert log.lines == [said]

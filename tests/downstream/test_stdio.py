@@ -254,6 +254,18 @@ async def test_an_error_that_names_no_call_answers_none(identifier: bytes) -> No
     assert inbox.kinds == ["unknown_id"]
 
 
+async def test_the_answer_is_told_before_what_came_behind_it_in_the_same_piece() -> None:
+    """G054"""
+    answer = b'{"jsonrpc":"2.0","id":1,"result":{}}\n{"jsonrpc":"2.0","method":"notifications/progress","params":{}}\n'
+    inbox, before = Recorder(), []
+    async with guarded() as guardian:
+        transport = StdioTransport("x", replying(f"say({answer!r}); sys.stdin.read()"), guardian)
+        await transport.open(inbox)
+        await transport.request(Request("ping", {}, on_answer=lambda: before.append(len(inbox.notifications))))
+        await transport.aclose()
+    assert (before, len(inbox.notifications)) == ([0], 1)
+
+
 async def test_a_timeout_is_told_to_the_server_with_the_id_it_knows() -> None:
     """G015"""
     async with running() as transport:

@@ -97,6 +97,21 @@ async def test_a_server_whose_first_tool_came_is_heard_of() -> None:
     assert await heard.next() == TOOLS
 
 
+async def test_a_reload_is_heard_of_where_it_changed_what_is_seen() -> None:
+    """G056: and not where it did not."""
+    services = FakeServices(moment())
+    announcements, heard, subscriber = listening(services)
+    announcements.subscribe(subscriber)
+    services.now = moment()
+    announcements.refresh(lambda principal: principal)
+    assert await heard.nothing()
+    services.now = moment()
+    services.now.hides = lambda principal, target: target.kind is Kind.PROMPT
+    announcements.refresh(lambda principal: None)
+    assert await heard.next() == PROMPTS
+    assert await heard.nothing()
+
+
 async def test_an_ended_subscription_hears_nothing_not_even_what_was_due() -> None:
     services = FakeServices(moment())
     announcements, heard, subscriber = listening(services)

@@ -32,6 +32,8 @@ def judged(*headers: tuple[str, str]) -> int:
         ([JSON, ("content-length", "101")], 413),
         ([JSON, ("content-length", "99999999999")], 413),
         ([JSON, ("content-length", "9" * 5000)], 413),
+        ([JSON, ("content-length", "0" * 30 + "101")], 413),
+        ([JSON, ("content-length", "0" * 30 + "100")], 0),
         ([JSON, ("content-encoding", "identity")], 0),
         ([JSON, ("content-encoding", "gzip")], 415),
         ([JSON, ("content-encoding", "identity, gzip")], 415),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -156,6 +157,18 @@ async def test_connections_over_the_cap_of_their_source_get_503() -> None:
         assert (await first.reply()).status == 200
         reply = await ask(site.port, b"")
         assert (reply.status, reply.headers["retry-after"]) == (503, "5")
+
+
+async def test_connections_end_before_descriptors_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Servers, the audit log and files need some too; the limit is asked for each time, since it can be changed."""
+    async with serving() as site, connect(site.port) as first, connect(site.port) as second:
+        for connection in (first, second):
+            await connection.send(modern("tools/list"))
+            assert (await connection.reply()).status == 200
+        monkeypatch.setattr(resource, "getrlimit", lambda kind: (3, 4096))
+        assert (await ask(site.port, b"")).status == 503
+        monkeypatch.undo()
+        assert (await ask(site.port, modern("tools/list"))).status == 200
 
 
 async def test_a_place_is_given_back_when_its_connection_ends() -> None:

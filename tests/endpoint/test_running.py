@@ -100,6 +100,23 @@ def test_stopping_a_call_that_has_not_begun_does_nothing() -> None:
     assert ticket.reason is None
 
 
+async def test_a_drain_that_is_cut_short_still_answers_every_call() -> None:
+    """S187: that is what a second signal does."""
+    running = Running()
+    gate = Gate()
+    now = moment()
+    now.chain = gate
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(running.run(now, CALL, Exchange(), Ticket()))
+        await soon(gate.began)
+        drain = group.create_task(running.drain(60))
+        await asyncio.sleep(0)
+        drain.cancel()
+    outcome = task.result()
+    assert isinstance(outcome, Failure)
+    assert outcome.reason is Reason.OVERLOADED
+
+
 async def test_draining_waits_for_the_last_call_and_then_stops_the_rest() -> None:
     running = Running()
     await running.drain(0)

@@ -135,6 +135,7 @@ async def test_a_flood_of_requests_is_429_per_principal_whatever_else_changes() 
             ]
             statuses.append((await ask(site.port, post(CALL, [*ALICE, *CALL_HEADERS, *varied]))).status)
         assert statuses == [200, 200, 200, 429, 429]
+        assert site.services.floods == [("key:alice", "modern")] * 2
         assert (await ask(site.port, post(CALL, [*BOB, *CALL_HEADERS]))).status == 200
 
 
@@ -339,3 +340,35 @@ async def test_reloading_takes_effect_with_the_next_request() -> None:
         assert (await ask(site.port, post(CALL, CALL_HEADERS))).status == 200
         site.services.now = moment(lists={"notes": ()})
         assert (await ask(site.port, post(CALL, CALL_HEADERS))).code == -32602
+
+
+async def test_every_list_that_begins_is_told_to_the_audit_log_with_its_size() -> None:
+    async with serving() as site:
+        await ask(site.port, modern("tools/list"))
+        await ask(site.port, modern("tools/list", {"cursor": "x"}))
+        session = LegacySession(site.port)
+        await session.begin()
+        await session.ask("resources/list")
+        assert site.services.lists == [("tools/list", 2), ("resources/list", 1)]
+
+
+async def test_a_reload_changes_the_caps_of_sessions_streams_and_connections() -> None:
+    async with serving(moment(config(limits=Limits(sessions=1)))) as site:
+        first, second = LegacySession(site.port), LegacySession(site.port)
+        await first.begin()
+        await second.begin()
+        assert (await first.ask("ping")).status == 404
+        site.services.reload(moment(config(limits=Limits(sessions=2, connections=7))))
+        await first.begin()
+        assert [(await each.ask("ping")).status for each in (first, second)] == [200, 200]
+        assert site.endpoint.server.bounds.total == 7
+
+
+async def test_a_flood_of_one_kind_of_bad_request_does_not_hide_another_kind_from_the_audit_log() -> None:
+    async with serving() as site:
+        for _ in range(30):
+            assert (await ask(site.port, post(b"{"))).code == -32700
+        assert (await ask(site.port, post(CALL, [("Origin", "http://evil.example"), *CALL_HEADERS]))).status == 403
+        told = [event for event, _ in site.services.events]
+        assert 10 <= told.count("security.bad_json") < 30
+        assert told[-1] == "security.origin_denied"

@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import pytest
 from aiohttp import web
@@ -86,6 +86,21 @@ async def test_headers_are_there_before_the_first_event_and_silence_is_filled(mo
         async with asyncio.timeout(5):
             chunks = connection.chunks()
             assert [await anext(chunks) for _ in range(3)] == [b": keep-alive\n\n"] * 3
+
+
+async def test_a_response_that_is_late_begins_and_one_that_is_not_stays_plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "HEARTBEAT", 0.02)
+    begun = asyncio.Event()
+    monkeypatch.setattr(EventStream, "start", lambda stream: begun.set())
+    tasks = TaskSet(lambda name, error: pytest.fail(f"{name}: {error!r}"))
+    stream = EventStream(cast("web.BaseRequest", object()), {}, "call", tasks, Metrics())
+    with stream.begun_when_late():
+        await asyncio.sleep(0)
+    await asyncio.sleep(0.04)
+    assert not begun.is_set()
+    with stream.begun_when_late():
+        async with asyncio.timeout(5):
+            await begun.wait()
 
 
 async def test_heartbeats_are_sent_more_often_than_clients_give_up() -> None:

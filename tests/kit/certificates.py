@@ -52,6 +52,7 @@ class Certificate:
 def make(name: str, issuer: Certificate | None = None, *, days: int = 1, host: str = "127.0.0.1") -> Certificate:
     """Make a certificate; without ``issuer`` an authority that signs itself. Negative ``days``: it has expired."""
     key = ec.generate_private_key(ec.SECP256R1())
+    signer = issuer.key if issuer is not None else key
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     now = datetime.now(UTC)
     builder = (
@@ -63,6 +64,22 @@ def make(name: str, issuer: Certificate | None = None, *, days: int = 1, host: s
         .not_valid_before(now - timedelta(days=10))
         .not_valid_after(now + timedelta(days=days))
         .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address(host))]), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .add_extension(x509.BasicConstraints(ca=issuer is None, path_length=None), critical=True)
     )
-    return Certificate(builder.sign(issuer.key if issuer is not None else key, hashes.SHA256()), key)
+    if issuer is None:
+        # Python 3.13 and later take no authority without it.
+        usage = x509.KeyUsage(
+            digital_signature=True,
+            content_commitment=False,
+            key_encipherment=False,
+            data_encipherment=False,
+            key_agreement=False,
+            key_cert_sign=True,
+            crl_sign=True,
+            encipher_only=False,
+            decipher_only=False,
+        )
+        builder = builder.add_extension(usage, critical=True)
+    return Certificate(builder.sign(signer, hashes.SHA256()), key)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -23,7 +24,8 @@ from gateway.endpoint.connection import Bounds
 from gateway.endpoint.server import Endpoint
 from gateway.endpoint.server import build as build_endpoint
 from gateway.endpoint.services import ChangeListener, UpdateListener
-from gateway.model.call import Call, Target
+from gateway.errors import DownstreamError, Reason
+from gateway.model.call import Call, Caller, Target
 from gateway.model.catalog import Catalog, Definition, Kind, Listing, Route
 from gateway.model.exchange import Exchange, InstanceFacts
 from gateway.model.outcome import Complete, Outcome
@@ -166,10 +168,17 @@ class FakeServices:
     throttle: Throttle = field(init=False)
     budget: RequestBudget = field(init=False)
     events: list[tuple[str, dict[str, object]]] = field(default_factory=list)
-    refused: list[tuple[Call, str]] = field(default_factory=list)
+    refused: list[Call] = field(default_factory=list)
     ended: list[str] = field(default_factory=list)
     listeners: list[ChangeListener] = field(default_factory=list)
     updated: list[UpdateListener] = field(default_factory=list)
+    reloaded: list[Callable[[], None]] = field(default_factory=list)
+    wished: Counter[tuple[str, str]] = field(default_factory=Counter)
+    unwished: asyncio.Event = field(default_factory=asyncio.Event)
+    refuses: set[str] = field(default_factory=set)
+    told: list[str] = field(default_factory=list)
+    lists: list[tuple[str, int]] = field(default_factory=list)
+    floods: list[tuple[str, str]] = field(default_factory=list)
     is_draining: bool = False
 
     def __post_init__(self) -> None:
@@ -200,11 +209,41 @@ class FakeServices:
         for listener in self.updated:
             listener(server, uri)
 
+    def reloads(self, listener: Callable[[], None]) -> Callable[[], None]:
+        self.reloaded.append(listener)
+        return lambda: self.reloaded.remove(listener)
+
+    def reload(self, now: FakeMoment) -> None:
+        """Put another snapshot in force and say so."""
+        self.now = now
+        for listener in self.reloaded:
+            listener()
+
+    def subscribe(self, server: str, uri: str) -> None:
+        if uri in self.refuses:
+            raise DownstreamError(Reason.OVERLOADED, "too many")
+        self.wished[server, uri] += 1
+
+    def unsubscribe(self, server: str, uri: str) -> None:
+        self.wished[server, uri] -= 1
+        if not self.wished[server, uri]:
+            del self.wished[server, uri]
+        self.unwished.set()
+
+    async def subscribed(self, servers: Iterable[str]) -> None:
+        self.told += sorted(servers)
+
     async def security_event(self, event: str, fields: dict[str, object]) -> None:
         self.events.append((event, fields))
 
-    async def denied(self, call: Call, reason: str) -> None:
-        self.refused.append((call, reason))
+    async def denied(self, call: Call) -> None:
+        self.refused.append(call)
+
+    def listed(self, draft: Call, items: int) -> None:
+        self.lists.append((draft.method, items))
+
+    def limited(self, principal: Principal, caller: Caller) -> None:
+        self.floods.append((principal.id, caller.era.value))
 
     async def end_session(self, session_id: str) -> None:
         self.ended.append(session_id)

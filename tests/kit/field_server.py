@@ -4,7 +4,8 @@
 ``--tools FILE`` holds a JSON list of definitions to show after its own; it is read again for every list, which is cut
 into pages of ``--page N``. ``--starts FILE`` gets a line for every start. Tools of its own:
 
-  ``say`` writes each text in ``write`` as it is, with ``{ID}`` and ``{TOKEN}`` replaced; a number is a wait;
+  ``say`` writes each text in ``write`` as it is, with ``{ID}`` and ``{TOKEN}`` replaced, ``[text, N]`` N times;
+  a number is a wait;
   ``incr`` and ``get`` count in this process; ``changed`` announces changed tools; anything else returns its arguments.
 """
 
@@ -84,6 +85,8 @@ class Server:
                 for piece in arguments["write"]:
                     if isinstance(piece, str):
                         self.write(piece.replace("{ID}", json.dumps(identifier)).replace("{TOKEN}", token))
+                    elif isinstance(piece, list):
+                        self.write(piece[0] * piece[1])
                     else:
                         time.sleep(piece)
                 return

@@ -5,11 +5,11 @@ Eras: ``modern`` (knows only server/discover), ``legacy`` (knows only initialize
 
 Modes, several at once:
   ``noeof`` lives on after EOF; ``ignoreterm`` ignores SIGTERM; ``fork=N`` starts N children that ignore both and
-  hold the pipes; ``crash`` ends with code 3 before reading; ``silent`` never answers; ``slow=SECONDS`` before each
-  answer; ``noread=MESSAGES`` stops reading after as many (default 1); ``duplicate`` answers twice; ``crlf``;
-  ``contentlength``; ``chunks`` writes byte by byte; ``banner`` prints lines that are no MCP first;
-  ``stderrflood=BYTES`` before the first answer; ``catalog=TOOLS`` lists as many more tools, with schemas;
-  ``ledger=FILE`` appends the arguments of each tools/call before anything else.
+  hold the pipes; ``crash=NAME`` says a variable and ends with code 3 before reading; ``silent`` never answers;
+  ``slow=SECONDS`` before each answer; ``noread=MESSAGES`` stops reading after as many (default 1); ``duplicate``
+  answers twice; ``crlf``; ``contentlength``; ``chunks`` writes byte by byte; ``banner`` prints lines that are no MCP
+  first; ``stderrflood=BYTES`` before the first answer; ``catalog=TOOLS`` lists as many more tools, with schemas;
+  ``ledger=FILE`` appends the arguments of each tools/call before anything else; ``record=FILE`` all that arrives.
 Modes of a tools/call: ``silent-on-call``; ``wrongid`` answers with the id as a string; ``exit-on-call=CODE``;
   ``flood`` writes without a newline for ever; ``garbage=LINES`` before the answer; ``badutf8``.
 """
@@ -285,7 +285,7 @@ def prepare(server: Server) -> None:
     if setting("ignoreterm") is not None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if setting("crash") is not None:
-        sys.stderr.write("cannot start: no key\n")
+        sys.stderr.write(f"cannot start: no key {os.environ.get(setting('crash') or '', '')}".rstrip() + "\n")
         sys.exit(3)
     for _ in range(int(setting("fork", "3") or 0)):
         pid = os.fork()

@@ -98,6 +98,11 @@ class HttpClient:
         self._ids = 0
         self.session_id = ""
 
+    @property
+    def head(self) -> dict[str, str]:
+        """Headers for a body sent with ``post``."""
+        return {"Content-Type": "application/json", **self._head("", {})}
+
     async def open(self) -> None:
         """Shake hands, in the legacy era."""
         if self._modern:

@@ -1,27 +1,31 @@
-"""Secrets: unique marks in every place one can be, a gateway driven through all it does, and a search of all it left."""
+"""Secrets: unique marks wherever one can be, a gateway driven through all it does, and a search of all it left."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
+import io
 import json
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
+from unittest.mock import patch
 from urllib.parse import quote
 
 import pytest
 
+from gateway.cli.main import main
 from tests.kit import wire
-from tests.kit.gateway import COMMAND, Gateway, Json, alive, descendants, eventually, free_port, serving
+from tests.kit.gateway import Gateway, Json, descendants, eventually, free_port, serving
 from tests.kit.http_server import HttpServer, McpServer
 from tests.kit.http_server import serving as serving_http
+from tests.kit.secrets import found_in
 from tests.kit.wire import EraName
 
 SCRIPTED = Path(__file__).parents[1] / "kit" / "stdio_server.py"
@@ -48,34 +52,19 @@ MARKS = {
             "garbage",
             "unrelated",
             "broken-config",
-            "new-key",
         )
     )
 }
 """What must not get around, by where it is. Characters that each encoding changes are part of every one."""
 
 
-def forms(secret: str) -> list[bytes]:
-    """Return how a secret reads as it is, in a URL, in hex, and inside of Base64 at any offset."""
-    raw = secret.encode()
-    found = [raw, quote(secret, safe="").encode(), quote(secret).encode(), raw.hex().encode()]
-    found += [json.dumps(secret)[1:-1].encode(), secret.replace("/", "\\/").encode()]
-    for offset in range(3):
-        for encode in (base64.standard_b64encode, base64.urlsafe_b64encode):
-            coded = encode(b"\0" * offset + raw)
-            found.append(coded[4 if offset else 0 : -4])
-    return found
+HOSTILE = 'x\n{"event":"forged"}\r\x1b]0;pwn\x07\x9b\u2028\u202e\u200b' + "y" * 5000
+"""A name that would forge log lines and move a terminal's cursor."""
 
 
 def leaks(places: dict[str, bytes], *allowed: str) -> set[tuple[str, str]]:
     """Return each mark that was found, with the place; marks in ``allowed`` may be there."""
-    searched = {name: forms(mark) for name, mark in MARKS.items() if name not in allowed}
-    return {
-        (name, place)
-        for place, data in places.items()
-        for name, wanted in searched.items()
-        if any(form in data for form in wanted)
-    }
+    return found_in(places, {name: mark for name, mark in MARKS.items() if name not in allowed})
 
 
 def test_the_search_knows_every_form() -> None:
@@ -125,7 +114,7 @@ def _config(folder: Path, web: HttpServer) -> Json:
         "servers": {
             "first": _stdio(folder, "first", "slow=0"),
             "second": _stdio(folder, "second", "slow=0"),
-            "crashing": _stdio(folder, "crashing", "crash"),
+            "crashing": _stdio(folder, "crashing", "crash=TOKEN"),
             "web": {
                 "url": f"http://user:${{WEB_USERINFO}}@127.0.0.1:{web.port}/mcp?key=${{WEB_QUERY}}",
                 "headers": {"X-Api-Key": "${WEB_HEADER}"},
@@ -162,7 +151,7 @@ def _environment() -> dict[str, str]:
     variables = {name: MARKS[mark] for name, mark in secrets.items()}
     variables |= {"WEB_USERINFO": quote(MARKS["userinfo-web"], safe="")}
     variables |= {"WEB_QUERY": quote(MARKS["query-web"], safe="")}
-    return variables | {name: MARKS["unrelated"] for name in others}
+    return variables | dict.fromkeys(others, MARKS["unrelated"])
 
 
 @pytest.fixture(scope="module")
@@ -218,7 +207,8 @@ async def _drive(sweep: Sweep) -> None:
                 sweep.answer(tool, (await wire.call(alice, tool, marked)).message)
             for tool in ("first__echo", "no__such", "dead__echo"):
                 sweep.answer(f"bob {tool}", (await wire.call(bob, tool, marked)).message)
-            for method in ("resources/read", "prompts/get", "completion/complete", "nothing"):
+            await alice.request("tools/call", {"name": HOSTILE, "arguments": {}, "_meta": {"progressToken": HOSTILE}})
+            for method in ("prompts/get", "completion/complete", "nothing"):
                 body = (
                     {"uri": f"file:///{MARKS['argument']}"} if method == "resources/read" else {**marked, "name": "x"}
                 )
@@ -257,7 +247,7 @@ async def _knock(sweep: Sweep) -> None:
         (f"/{url}", f"{good}\r\nX-Bad: {MARKS['garbage']}\0\r\nHost: {MARKS['garbage']}", body),
         (f"/{url} {MARKS['garbage']}", good, body),
         (f"/{url}", f"{good}\r\n{json_type}", f'{{"{MARKS["garbage"]}": '.encode()),
-        (f"/{url}", f"{good}\r\n{json_type}", f'{{"jsonrpc":"2.0","id":{{}},"method":"{MARKS["garbage"]}"}}'.encode()),
+        (f"/{url}", f"{good}\r\n{json_type}", json.dumps({"jsonrpc": "2.0", "id": [], "method": mark}).encode()),
         (f"/{url}", f"{good}\r\n{json_type}\r\nOrigin: http://{MARKS['garbage']}", body),
         (f"/{url}/{query}", good, body),
         (f"/{url}", f"{good}\r\n{json_type}\r\nMCP-Protocol-Version: {MARKS['garbage']}", body),
@@ -266,9 +256,8 @@ async def _knock(sweep: Sweep) -> None:
     for port in (sweep.gateway.port, sweep.gateway.admin_port):
         for target, head, data in heads:
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            lines = f"POST {target} HTTP/1.1\r\nHost: localhost\r\n{head}\r\nContent-Length: {len(data)}\r\n\r\n"
-            writer.write(lines.encode("latin-1") + data)
-            writer.write_eof()
+            start = f"POST {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close"
+            writer.write(f"{start}\r\n{head}\r\nContent-Length: {len(data)}\r\n\r\n".encode() + data)
             with suppress(ConnectionError):
                 async with asyncio.timeout(5):
                     sweep.answer(f"{port} {target} {head.split(':')[0]}", await reader.read())
@@ -277,49 +266,21 @@ async def _knock(sweep: Sweep) -> None:
 
 def _break(sweep: Sweep, config: Json) -> None:
     """Reload what cannot be served, run every command, then end the gateway as a crash would and start it again."""
-    gateway = sweep.gateway
-    secret = MARKS["broken-config"]
-    good = gateway.file.read_text()
-    broken: list[Json | str] = [
-        {**config, "clients": {"alice": {"key": secret, "surprise": secret}, "bob": {"key": secret}}},
-        {**config, "servers": {"web": {"url": f"ftp://{quote(secret, safe='')}@example.com"}, "x": {"env": secret}}},
-        {
-            **config,
-            "clients": {secret: {"key_sha256": secret}},
-            "state": {"url": f"redis://:{quote(secret, safe='')}@x"},
-        },
-        f'clients: {{alice: {{key: "{secret}\n',
-        f"clients:\n  alice: {{key: {secret}}}\n   bob: 1\n",
-    ]
-    for number, text in enumerate(broken):
-        if isinstance(text, str):
-            gateway.file.write_text(text)
-        else:
-            gateway.write(text)
-        before = gateway.metric("mcp_gateway_config_reloads_total")
+    gateway, good = sweep.gateway, sweep.gateway.file.read_text()
+    for text in _broken(config):
+        before = gateway.metric("mcp_gateway_config_reloads_total", result="failed")
+        gateway.file.write_text(text)
         os.kill(gateway.pid, signal.SIGHUP)
-        eventually(
-            lambda before=before: gateway.metric("mcp_gateway_config_reloads_total") > before,
-            "reloaded",
-        )
-        _commands(sweep, f"broken {number}", (("check",), ("check", "--json"), ("status",), ("snippet", "cursor")))
+        eventually(partial(_above, gateway, before), "a bad reload is counted")
         sweep.answer("status", gateway.status())
-        served = subprocess.run(
-            [COMMAND, "serve", "-c", gateway.file],
-            env=gateway.environment,
-            capture_output=True,
-            timeout=20,
-            check=False,
-        )
-        sweep.printed[f"serve {number}"] = served.stdout + served.stderr
-        assert served.returncode == 2
+        for command in (("check",), ("check", "--json"), ("status",), ("snippet", "cursor"), ("serve",)):
+            assert _command(sweep, command) in (1, 2)
     gateway.file.write_text(good)
-    audit = [("audit", verb, *more) for verb, *more in (("tail",), ("query",), ("verify",), ("export",))]
-    plain = [("check",), ("check", "--live"), ("status",), ("status", "--json"), ("schema",), ("snippet", "cursor")]
-    asking = [("tools", "--as", "alice"), ("tools", "--as", "bob", "--json"), ("tools", "--as", "nobody")]
     argument = json.dumps({"data": MARKS["argument"]})
     calls = [("call", f"first/{tool}", argument, "--as", "alice") for tool in ("log", "progress", "fail", "no")]
-    _commands(sweep, "good", (*plain, *asking, *calls, *audit))
+    every: tuple[tuple[str, ...], ...] = (*COMMANDS, *calls)
+    for words in every:
+        _command(sweep, words)
     sweep.processes = {pid: _process(pid) for pid in descendants(gateway.pid)}
     gateway.kill()
     gateway.start()
@@ -328,11 +289,50 @@ def _break(sweep: Sweep, config: Json) -> None:
     sweep.answer("metrics", gateway.admin("/metrics")[1])
 
 
-def _commands(sweep: Sweep, when: str, commands: tuple[tuple[str, ...], ...]) -> None:
-    for command in commands:
-        done = sweep.gateway.cli(*command, "-c", sweep.gateway.file)
-        sweep.printed[f"{when}: {command[:2]}"] = (done.stdout + done.stderr).encode()
-        assert "Traceback" not in done.stderr
+COMMANDS: tuple[tuple[str, ...], ...] = (
+    ("check",),
+    ("check", "--live"),
+    ("status",),
+    ("status", "--json"),
+    ("tools", "--as", "alice"),
+    ("tools", "--as", "bob", "--json"),
+    ("tools", "--as", "nobody"),
+    ("keys", "new", "carol"),
+    ("schema",),
+    ("snippet", "cursor"),
+    ("audit", "tail"),
+    ("audit", "verify"),
+)
+
+
+def _broken(config: Json) -> list[str]:
+    """Return configs that are wrong right where a secret stands."""
+    secret = MARKS["broken-config"]
+    address = quote(secret, safe="")
+    changed: list[Json] = [
+        {"clients": {"alice": {"key": secret, "surprise": secret}, "bob": {"key": secret}}},
+        {"clients": {"alice": {"key": secret[:20], "key_sha256": [secret]}, "bob": {"expires": secret}}},
+        {"servers": {"web": {"url": f"ftp://{address}@example.com"}, "first": {"command": "true", "env": [secret]}}},
+        {"servers": {"web": {"url": f"http://{address}:x@h/?{address}", "headers": {"A b": f"{secret}\n"}}}},
+        {"state": {"url": f"redis://:{address}@127.0.0.1", "sealing_keys": [secret[:20]]}},
+        {"admin": {"metrics_token": secret[:12], "users": {"root": {"token_sha256": secret}}}},
+    ]
+    broken = [f'clients: {{alice: {{key: "{secret}\n', f"clients:\n  alice: {{key: {secret}}}\n   bob: 1\n"]
+    return broken + [json.dumps({**config, **change}) for change in changed]
+
+
+def _above(gateway: Gateway, before: float) -> bool:
+    return gateway.metric("mcp_gateway_config_reloads_total", result="failed") > before
+
+
+def _command(sweep: Sweep, words: tuple[str, ...]) -> int:
+    """Run a command in this process, which is what a process of its own would print."""
+    printed = io.StringIO()
+    with redirect_stdout(printed), redirect_stderr(printed), patch.dict(os.environ, sweep.gateway.environment):
+        code = main([*words, "-c", str(sweep.gateway.file)])
+    sweep.printed[f"{len(sweep.printed)} {' '.join(words[:2])}"] = printed.getvalue().encode()
+    assert printed.getvalue(), words
+    return code
 
 
 def _process(pid: int) -> tuple[bytes, bytes]:
@@ -354,7 +354,6 @@ def test_no_secret_and_no_argument_is_in_anything_the_gateway_writes(swept: Swee
 
 def test_no_secret_is_in_any_answer_or_on_any_terminal(swept: Sweep) -> None:
     """S17, S36, S151: error bodies, status, metrics, and every command with a good and a broken config."""
-    # The server's own answer of a tool that fails says what it was told; only the first ones are the gateway's.
     assert leaks(swept.answers) == set()
     assert leaks(swept.printed) == set()
     for name, data in swept.answers.items():
@@ -381,3 +380,16 @@ def test_a_server_gets_its_own_secrets_and_nothing_else(swept: Sweep) -> None:
         assert MARKS["argument"].encode() in received
         assert leaks({name: received}, "argument") == set()
     assert leaks({"web": b"\n".join(swept.seen_by_web)}, "argument", "header-web", "userinfo-web", "query-web") == set()
+
+
+def test_every_log_line_is_one_whole_json_object_without_raw_control_characters(swept: Sweep) -> None:
+    """S152: also at debug level, and with names that try to write lines of their own; commands print them no better."""
+    text = swept.gateway.log.read_text()
+    objects = [json.loads(line) for line in text.splitlines() if '"level"' in line or "forged" in line]
+
+    assert len(objects) > 30
+    assert all(item["event"] != "forged" for item in objects)
+    for shown in [text, *(printed.decode() for printed in swept.printed.values())]:
+        assert not set(shown) & set("\r\x1b\x07\x9b\u2028\u202e\u200b\0")
+    for record in swept.gateway.records():
+        assert len(json.dumps(record)) < 20_000

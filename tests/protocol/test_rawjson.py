@@ -298,7 +298,11 @@ def nested(depth: int) -> Value:
 
 @pytest.mark.parametrize("write", [rawjson.encode, rawjson.raw, rawjson.canonical, rawjson.canonical_plain])
 def test_what_cannot_be_written_is_an_error_of_ours(write: Callable[[object], object]) -> None:
-    for value, reason in (("\ud800", "lone_surrogate"), ({"\udc00": 1}, "lone_surrogate"), (nested(5000), "too_deep")):
+    for value, reason in (
+        ("\ud800", "lone_surrogate"),
+        ({"\udc00": 1}, "lone_surrogate"),
+        (nested(100_000), "too_deep"),
+    ):
         with pytest.raises(JsonError) as caught:
             write(value)
         assert caught.value.reason == reason
@@ -389,3 +393,16 @@ WHOLE = st.recursive(
 @given(WHOLE)
 def test_the_fast_canonical_form_is_the_same_without_floats(value: Value) -> None:
     assert rawjson.canonical_plain(value) == rawjson.canonical(value)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.recursive(WHOLE | st.floats(allow_nan=False, allow_infinity=False), st.lists, max_leaves=8))
+def test_the_canonical_form_of_decoded_values_is_the_same_with_and_without_floats(value: Value) -> None:
+    assert rawjson.canonical_decoded(value) == rawjson.canonical(value)
+
+
+@pytest.mark.parametrize(
+    "value", [{"a": "1.5e3"}, {"a": 1e16}, {"a": 2**70}, {"1.5": -0.0}, {"a": '\\"1.5', "b": 100.0}]
+)
+def test_neither_numbers_in_strings_nor_odd_numbers_confuse_the_canonical_form(value: Value) -> None:
+    assert rawjson.canonical_decoded(value) == rawjson.canonical(value)

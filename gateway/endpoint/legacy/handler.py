@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeAlias
 
 from aiohttp import web
 
 from gateway.endpoint import classify, listing, reply
-from gateway.endpoint.build import Asked, UnknownTarget, build, invalid, known, resolve
-from gateway.endpoint.inbound import Equipment, Inbound, deliver, exchange_for
+from gateway.endpoint.build import Asked, UnknownTarget, build, draft_of, invalid, known, resolve
+from gateway.endpoint.inbound import Equipment, Inbound, deliver, exchange_for, patience
 from gateway.endpoint.legacy import batch, streams
 from gateway.endpoint.legacy.handshake import Handshake
 from gateway.endpoint.legacy.session import MAX_URIS, Session, key_of
@@ -22,9 +23,10 @@ from gateway.endpoint.rejection import Rejected, Rejection
 from gateway.endpoint.reply import Answer
 from gateway.endpoint.running import Ticket
 from gateway.endpoint.stream import EventStream
-from gateway.errors import Reason, RequestError
-from gateway.model.call import Call, Caller, Target
-from gateway.model.catalog import Kind
+from gateway.errors import DownstreamError, Reason, RequestError
+from gateway.model.call import Call, Caller
+from gateway.model.exchange import Exchange
+from gateway.model.outcome import Complete, Failure
 from gateway.protocol import codes, headers, jsonrpc, meta, methods
 from gateway.protocol.jsonrpc import ErrorObject, Invalid, Message, Notification, Request
 from gateway.protocol.methods import Role
@@ -62,6 +64,11 @@ class LegacyHandler:
     def end_streams(self) -> None:
         """End every GET stream."""
         self.handshake.end_streams()
+
+    def recheck(self) -> None:
+        """End what belongs to clients and credentials that are not accepted any more, and take the cap of now."""
+        self.handshake.sessions.limit = self._services.current().config.limits.sessions
+        self.handshake.recheck()
 
     async def handle(self, inbound: Inbound, message: Message) -> web.StreamResponse:
         """Answer one message.
@@ -144,7 +151,8 @@ class LegacyHandler:
     async def _deliver(self, inbound: Inbound, stream: EventStream, work: Coroutine[object, object, _Done]) -> _Sent:
         """Wait for an answer and send it the way the response has begun."""
         try:
-            answer = await work
+            with patience(inbound, stream):
+                answer = await work
             if answer is None:
                 # Cancelled by its client, which wants no answer: the response is a stream without one.
                 return await stream.finish(None)
@@ -169,6 +177,9 @@ class LegacyHandler:
                     slot.answer = Answer(without)
                 case _:
                     self._notification(visit.session, item)
+        if any(isinstance(item, Notification) and item.method in methods.METHODS for item in read):
+            fields: dict[str, object] = {"source": visit.inbound.source, "reason": "request_without_id"}
+            await self._services.security_event("security.bad_json", fields)
         if waiting:
             await asyncio.wait(waiting)
         bodies = [slot.answer.body for slot in slots if slot.answer is not None]
@@ -183,20 +194,24 @@ class LegacyHandler:
         """Serve a request in a task that outlives its connection (S95), known to its session from now on."""
         ticket = Ticket()
         visit.session.calls[key_of(request.id)] = ticket
-        ticket.task = self._equipment.tasks.start(self._fill(visit, request, ticket, slot), "legacy-request")
-        return ticket.task
+        task = self._equipment.tasks.start(self._fill(visit, request, ticket, slot), "legacy-request")
+        # Not a finally of the task: one that is cancelled before its first step never gets there.
+        task.add_done_callback(partial(self._over, visit.session, request.id))
+        ticket.task = task
+        return task
+
+    def _over(self, session: Session, identifier: jsonrpc.Id, _task: asyncio.Task[None]) -> None:
+        del session.calls[key_of(identifier)]
+        self.handshake.sessions.touch(session)
 
     async def _fill(self, visit: _Visit, request: Request, ticket: Ticket, slot: _Slot) -> None:
         try:
             slot.answer = await self._answer(visit, request, ticket)
         except UnknownTarget as error:
-            await self._services.denied(error.call, "unknown")
+            await self._services.denied(error.call)
             slot.answer = _error(request, error)
         except RequestError as error:
             slot.answer = _error(request, error)
-        finally:
-            del visit.session.calls[key_of(request.id)]
-            self.handshake.sessions.touch(visit.session)
 
     async def _answer(self, visit: _Visit, request: Request, ticket: Ticket) -> Answer | None:
         inbound, session = visit.inbound, visit.session
@@ -218,34 +233,46 @@ class LegacyHandler:
         if row.role is Role.LIST:
             reader = listing.Reader(inbound.principal, caller)
             members = listing.page(inbound.moment, self._services.sealer, row.name, reader, params.get("cursor"))
+            if params.get("cursor") is None:
+                self._services.listed(draft_of(request, asked), listing.size(inbound.moment, row.name, reader))
             return reply.of_result(request.id, members)
-        self._local(inbound, session, request, (params, asked))
+        if row.name == methods.RESOURCES_SUBSCRIBE:
+            return await self._subscribe(visit, draft_of(request, asked), _uri(params), ticket)
+        self._local(session, request.method, params)
         return reply.of_result(request.id, {})
 
-    def _local(self, inbound: Inbound, session: Session, request: Request, said: tuple[Object, Asked]) -> None:
+    def _local(self, session: Session, method: str, params: Object) -> None:
         """Serve what the gateway answers itself; all of it with an empty result."""
-        params, asked = said
-        match request.method:
+        match method:
             case methods.SET_LEVEL:
                 level = params.get("level")
                 if not isinstance(level, str) or level not in meta.LOG_LEVELS:
                     raise invalid(f"level must be one of {', '.join(meta.LOG_LEVELS)}")
                 session.log_level = level
-            case methods.RESOURCES_SUBSCRIBE:
-                self._subscribe(inbound, session, request, (params, asked))
             case methods.RESOURCES_UNSUBSCRIBE:
-                session.uris.discard(_uri(params))
+                self._equipment.updates.release(session.uris, _uri(params))
             case _:
                 return
 
-    def _subscribe(self, inbound: Inbound, session: Session, request: Request, said: tuple[Object, Asked]) -> None:
-        params, asked = said
-        uri = _uri(params)
-        draft = Call("", request.id, request.method, {}, Target(Kind.RESOURCE, "", uri), asked.principal, asked.caller)
-        resolve(inbound.moment, draft, uri)
+    async def _subscribe(self, visit: _Visit, draft: Call, uri: str, ticket: Ticket) -> Answer | None:
+        """Decide and record it like any call, then have the owning server tell of the resource."""
+        moment, session, updates = visit.inbound.moment, visit.session, self._equipment.updates
+        target, definition = resolve(moment, draft, uri)
         if uri not in session.uris and len(session.uris) >= MAX_URIS:
             raise invalid(f"a session may subscribe to at most {MAX_URIS} resources")
-        session.uris.add(uri)
+        call = replace(draft, params={"uri": target.name}, target=target, exposed=uri, definition=definition)
+        exchange = Exchange()
+        outcome = await self._equipment.running.run(moment, call, exchange, ticket)
+        if session.ended or ticket.reason is Reason.CANCELLED:
+            return None
+        if not isinstance(outcome, Complete):
+            return reply.of_outcome(moment, call, exchange, outcome)
+        try:
+            updates.claim(session.uris, uri, target)
+        except DownstreamError as error:
+            return reply.refusal(call, Failure.of(error))
+        await self._services.subscribed([target.server])
+        return reply.of_result(call.rpc_id, {})
 
     async def _call(self, visit: _Visit, call: Call, ticket: Ticket) -> Answer | None:
         """Run a call to its answer; None when its client cancelled it."""

@@ -78,6 +78,7 @@ class Handshake:
         session.subscriptions += [
             self._equipment.announcements.subscribe(subscriber),
             self._equipment.updates.subscribe(watcher),
+            lambda: self._equipment.updates.release(session.uris, *session.uris),
         ]
         self._count()
         if self._sweeper is None or self._sweeper.done():
@@ -87,6 +88,19 @@ class Handshake:
         """End a session."""
         self.sessions.close(session)
         self._finish([session])
+
+    def recheck(self) -> None:
+        """End the sessions of principals that are gone, and the streams whose credential is not accepted any more."""
+        authenticator = self._equipment.services.current().authenticator
+        for session in self.sessions.all():
+            principal = authenticator.fresh(session.principal)
+            if principal is None:
+                self.close(session)
+                continue
+            session.principal = principal
+            for stream in session.streams:
+                if not stream.still_allowed():
+                    stream.end()
 
     def end_streams(self) -> None:
         """End every GET stream; sessions and their calls stay."""

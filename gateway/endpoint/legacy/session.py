@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 
 from gateway.endpoint.running import Ticket
 from gateway.endpoint.stream import EventStream
+from gateway.endpoint.updates import Claims
 from gateway.errors import Reason
 from gateway.model.principal import Principal
 from gateway.protocol import jsonrpc, methods
@@ -52,7 +53,7 @@ class Session:
     info: Object
     used: float
     log_level: str | None = None
-    uris: set[str] = field(default_factory=set)
+    uris: Claims = field(default_factory=dict)
     calls: dict[CallKey, Ticket] = field(default_factory=dict)
     streams: list[EventStream] = field(default_factory=list)
     subscriptions: list[Callable[[], None]] = field(default_factory=list)
@@ -111,10 +112,13 @@ class Session:
 
 
 class Sessions:
-    """Every session, longest unused first. ``limit`` is per principal; ``clock`` gives monotonic seconds."""
+    """Every session, longest unused first.
+
+    ``limit`` is per principal, and a reload may change it; ``clock`` gives monotonic seconds.
+    """
 
     def __init__(self, limit: int, clock: Callable[[], float], most: int = MAX_SESSIONS) -> None:
-        self._limit = limit
+        self.limit = limit
         self._clock = clock
         self._most = most
         self._by_id: OrderedDict[str, Session] = OrderedDict()
@@ -129,9 +133,9 @@ class Sessions:
             Full: none of this principal's, or of all, is idle.
         """
         own = [each for each in self._by_id.values() if each.principal.id == session.principal.id]
-        crowded = own if len(own) >= self._limit else list(self._by_id.values())
+        crowded = own if len(own) >= self.limit else list(self._by_id.values())
         evicted = None
-        if len(own) >= self._limit or len(self._by_id) >= self._most:
+        if len(own) >= self.limit or len(self._by_id) >= self._most:
             evicted = next((each for each in crowded if not each.busy), None)
             if evicted is None:
                 raise Full

@@ -10,8 +10,8 @@ import asyncio
 from aiohttp import web
 
 from gateway.endpoint import classify, discover, listing, reply
-from gateway.endpoint.build import Asked, UnknownTarget, build, known
-from gateway.endpoint.inbound import Equipment, Inbound, deliver, exchange_for
+from gateway.endpoint.build import Asked, UnknownTarget, build, draft_of, known
+from gateway.endpoint.inbound import Equipment, Inbound, deliver, exchange_for, patience
 from gateway.endpoint.modern.listen import Listen
 from gateway.endpoint.reply import Answer
 from gateway.endpoint.running import Ticket
@@ -35,6 +35,10 @@ class ModernHandler:
     def end_streams(self) -> None:
         """End every subscription gracefully."""
         self._listen.end_all()
+
+    def recheck(self) -> None:
+        """End the subscriptions whose credential is not accepted any more."""
+        self._listen.recheck()
 
     async def handle(self, inbound: Inbound, message: Message) -> web.StreamResponse:
         """Answer one message.
@@ -65,7 +69,7 @@ class ModernHandler:
             if call.method == methods.TOOLS_CALL and call.definition is not None:
                 classify.param_headers(call.definition, call.arguments, inbound.head.headers)
         except UnknownTarget as error:
-            await self._services.denied(error.call, "unknown")
+            await self._services.denied(error.call)
             raise classify.fault(Era.MODERN, error, request.id, "unknown_name") from None
         except RequestError as error:
             reason = "header_mismatch" if error.code == codes.HEADER_MISMATCH else "modern_request"
@@ -86,11 +90,13 @@ class ModernHandler:
     async def _local(self, inbound: Inbound, request: Request, row: Method, asked: Asked) -> web.StreamResponse:
         params = known(request.params, row.members)
         if row.name == methods.LISTEN:
-            return await self._listen.serve(inbound, request.id, params)
+            return await self._listen.serve(inbound, draft_of(request, asked), params)
         if row.role is Role.LIST:
             reader = listing.Reader(inbound.principal, asked.caller)
             cursor = params.get("cursor")
             members = listing.page(inbound.moment, self._services.sealer, row.name, reader, cursor)
+            if cursor is None:
+                self._services.listed(draft_of(request, asked), listing.size(inbound.moment, row.name, reader))
         else:
             members = discover.discovery(inbound.moment)
         return reply.respond(Answer(jsonrpc.encode_result(request.id, members)), inbound.extra)
@@ -100,7 +106,8 @@ class ModernHandler:
         stream = self._equipment.stream(inbound, "call")
         exchange, outlet = exchange_for(inbound, call, stream)
         try:
-            outcome = await self._equipment.running.run(inbound.moment, call, exchange, Ticket())
+            with patience(inbound, stream):
+                outcome = await self._equipment.running.run(inbound.moment, call, exchange, Ticket())
             answer = reply.of_outcome(inbound.moment, call, exchange, outcome)
             outlet.flush()
             return await deliver(inbound, stream, answer)

@@ -6,22 +6,28 @@ Every message carries the subscription's id, which is the request's id with its 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from aiohttp import web
 
-from gateway.endpoint import fit
+from gateway.endpoint import fit, reply
 from gateway.endpoint.announcements import Subscriber
 from gateway.endpoint.build import invalid, known
 from gateway.endpoint.inbound import Equipment, Inbound, too_many_streams
 from gateway.endpoint.rejection import Rejected
+from gateway.endpoint.running import Ticket
 from gateway.endpoint.stream import EventStream
-from gateway.endpoint.updates import Watcher
+from gateway.endpoint.updates import Claims, Watcher
+from gateway.errors import DownstreamError
+from gateway.model.call import Call, Target
 from gateway.model.catalog import Kind
+from gateway.model.exchange import Exchange
+from gateway.model.outcome import Complete
 from gateway.protocol import jsonrpc, meta, methods
 from gateway.protocol.jsonrpc import Id
 from gateway.protocol.rawjson import Members, Object, Value
+from gateway.telemetry.logs import get_logger
 
 _FILTERS: Final = {
     "toolsListChanged": frozenset({Kind.TOOL}),
@@ -30,6 +36,7 @@ _FILTERS: Final = {
 }
 _RESOURCES: Final = "resourceSubscriptions"
 MAX_URIS: Final = 1000
+_log = get_logger("endpoint")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,27 +81,47 @@ class Listen:
         for subscription in tuple(self._open):
             subscription.end()
 
-    async def serve(self, inbound: Inbound, identifier: Id, params: Object) -> web.StreamResponse:
+    def recheck(self) -> None:
+        """End the subscriptions whose credential is not accepted any more."""
+        for subscription in tuple(self._open):
+            if not subscription.stream.still_allowed():
+                subscription.end()
+
+    async def serve(self, inbound: Inbound, draft: Call, params: Object) -> web.StreamResponse:
         """Hold a subscription open until either side ends it.
 
         Raises:
             RequestError: the filter has a wrong shape.
             Rejected: 429 when this principal has too many streams.
         """
-        kinds, uris, honoured = _filter(inbound, params)
+        filters = _filter(inbound, params)
         caps, principal = self._equipment.caps, inbound.principal
         if not caps.acquire(principal.id):
-            raise Rejected(too_many_streams(identifier))
+            raise Rejected(too_many_streams(draft.rpc_id))
+        try:
+            call = replace(draft, params={"notifications": filters.honoured}, target=Target(Kind.RESOURCE, "", ""))
+            exchange = Exchange()
+            outcome = await self._equipment.running.run(inbound.moment, call, exchange, Ticket())
+            if not isinstance(outcome, Complete):
+                return reply.respond(reply.of_outcome(inbound.moment, call, exchange, outcome), inbound.extra)
+            return await self._stream(inbound, call, filters)
+        finally:
+            caps.release(principal.id)
+
+    async def _stream(self, inbound: Inbound, call: Call, filters: _Filters) -> web.StreamResponse:
+        principal, services, updates = inbound.principal, self._equipment.services, self._equipment.updates
         stream = self._equipment.stream(inbound, "listen")
-        services = self._equipment.services
         stream.still_allowed = lambda: services.current().authenticator.is_current(principal)
-        subscription = _Subscription(identifier, stream)
-        subscriber = Subscriber(principal, inbound.view, kinds, subscription.announce)
-        watcher = Watcher(principal, inbound.view, uris, subscription.updated)
-        ends = [self._equipment.announcements.subscribe(subscriber), self._equipment.updates.subscribe(watcher)]
+        subscription = _Subscription(call.rpc_id, stream)
+        claims: Claims = {}
+        subscriber = Subscriber(principal, inbound.view, filters.kinds, subscription.announce)
+        watcher = Watcher(principal, inbound.view, claims, subscription.updated)
+        ends = [self._equipment.announcements.subscribe(subscriber), updates.subscribe(watcher)]
         self._open.add(subscription)
         try:
-            subscription.send(methods.ACKNOWLEDGED, {"notifications": honoured})
+            self._claim(claims, filters)
+            await services.subscribed({server for server, _ in claims.values()})
+            subscription.send(methods.ACKNOWLEDGED, {"notifications": filters.honoured})
             return await stream.wait_ended()
         except asyncio.CancelledError:
             stream.abandon()
@@ -103,11 +130,32 @@ class Listen:
             self._open.discard(subscription)
             for unsubscribe in ends:
                 unsubscribe()
-            caps.release(principal.id)
+            updates.release(claims, *claims)
+
+    def _claim(self, claims: Claims, filters: _Filters) -> None:
+        """Pass the subscriptions on; what a server cannot take is not acknowledged."""
+        for uri, target in filters.targets.items():
+            try:
+                self._equipment.updates.claim(claims, uri, target)
+            except DownstreamError as error:
+                _log.info("subscription_failed", server=target.server, reason=error.message)
+        if filters.targets and not claims:
+            del filters.honoured[_RESOURCES]
+        elif claims:
+            filters.honoured[_RESOURCES] = [*claims]
 
 
-def _filter(inbound: Inbound, params: Object) -> tuple[frozenset[Kind], frozenset[str], Object]:
-    """Read the filter: kinds and URIs to hear of, and what the acknowledgment names: only what is visible."""
+@dataclass(frozen=True, slots=True)
+class _Filters:
+    """What a client may hear of: kinds of lists, resources, and how the acknowledgment names them."""
+
+    kinds: frozenset[Kind]
+    targets: dict[str, Target]
+    honoured: Object
+
+
+def _filter(inbound: Inbound, params: Object) -> _Filters:
+    """Read the filter, and keep of it only what is visible."""
     wanted = params.get("notifications")
     if not isinstance(wanted, dict):
         raise invalid("notifications must be an object")
@@ -121,11 +169,14 @@ def _filter(inbound: Inbound, params: Object) -> tuple[frozenset[Kind], frozense
         if value:
             kinds |= meant
             honoured[name] = True
-    uris = _uris(wanted.get(_RESOURCES, []))
-    visible = [uri for uri in uris if _visible(inbound, uri)]
-    if visible:
-        honoured[_RESOURCES] = [*visible]
-    return kinds, frozenset(visible), honoured
+    targets: dict[str, Target] = {}
+    for uri in _uris(wanted.get(_RESOURCES, [])):
+        target = inbound.moment.resolve_uri(uri, inbound.principal, inbound.view).target
+        if target is not None:
+            targets[uri] = target
+    if targets:
+        honoured[_RESOURCES] = [*targets]
+    return _Filters(kinds, targets, honoured)
 
 
 def _uris(value: Value) -> list[str]:
@@ -133,7 +184,3 @@ def _uris(value: Value) -> list[str]:
     if uris is None or not isinstance(value, list) or len(uris) != len(value) or len(uris) > MAX_URIS:
         raise invalid(f"notifications.{_RESOURCES} must be a list of at most {MAX_URIS} strings")
     return uris
-
-
-def _visible(inbound: Inbound, uri: str) -> bool:
-    return inbound.moment.resolve_uri(uri, inbound.principal, inbound.view).target is not None

@@ -7,11 +7,15 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
-from gateway.config.access import Limits
+from gateway.config.access import Client, Limits
 from gateway.endpoint import stream as streams
+from gateway.errors import Reason
+from gateway.model.call import Call
 from gateway.model.catalog import Kind
+from gateway.model.exchange import Exchange
+from gateway.model.outcome import Complete, Failure, Outcome
 from tests.kit.clients import Connection, Json, LegacySession, ask, connect, raw
-from tests.kit.endpoint import ALICE, Site, config, keyed, moment, serving
+from tests.kit.endpoint import ALICE, BOB, Site, config, keyed, moment, serving
 
 
 @asynccontextmanager
@@ -108,3 +112,85 @@ async def test_a_stream_ends_when_its_credential_is_gone(monkeypatch: pytest.Mon
         async with opened(session) as (_, messages):
             site.services.now = moment()
             assert [message async for message in messages] == []
+
+
+async def test_a_busy_stream_ends_when_its_credential_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "HEARTBEAT", 0.2)
+    async with serving(moment(keyed())) as site:
+        session = LegacySession(site.port, list(ALICE))
+        await session.begin()
+        async with opened(session) as (_, messages):
+            site.services.now = moment()
+            site.services.changed("notes", Kind.TOOL)
+            told = 0
+            async for _ in messages:
+                told += 1
+                site.services.changed("notes", Kind.TOOL)
+            assert 0 < told < 100
+
+
+async def test_a_reload_ends_streams_of_a_removed_key_and_sessions_of_a_removed_client() -> None:
+    """S34, S183."""
+    async with serving(moment(keyed())) as site:
+        alice, bob = LegacySession(site.port, list(ALICE)), LegacySession(site.port, list(BOB))
+        for session in (alice, bob):
+            await session.begin()
+            await session.ask("resources/subscribe", {"uri": "note://one"})
+        assert site.services.wished == {("notes", "note://one"): 2}
+        async with opened(alice) as (_, hers), opened(bob) as (_, his):
+            rotated = keyed().clients | {"alice": Client(key_sha256=["0" * 64, *keyed().clients["bob"].key_sha256])}
+            del rotated["bob"]
+            site.services.reload(moment(config(clients=rotated)))
+            assert [message async for message in hers] == []
+            assert [message async for message in his] == []
+        assert site.services.wished == {("notes", "note://one"): 1}
+        alice.headers = list(BOB)
+        assert (await alice.ask("ping")).status == 200
+        assert (await bob.ask("ping")).status == 404
+
+
+async def test_subscriptions_are_calls_and_reach_the_owning_server_until_the_session_ends() -> None:
+    async with serving() as site:
+        gate = site.moment.chain = Seen()
+        session = await begun(site)
+        for uri in ("note://one", "notes+note://one", "note://one", "note://2"):
+            assert (await session.ask("resources/subscribe", {"uri": uri})).result == {}
+        assert [(call.method, call.exposed) for call in gate.calls][:2] == [
+            ("resources/subscribe", "note://one"),
+            ("resources/subscribe", "notes+note://one"),
+        ]
+        assert {(call.target.server, call.target.name) for call in gate.calls[:2]} == {("notes", "note://one")}
+        assert site.services.wished == {("notes", "note://one"): 2, ("notes", "note://2"): 1}
+        assert site.services.told == ["notes"] * 4
+        await session.ask("resources/unsubscribe", {"uri": "note://one"})
+        await session.ask("resources/unsubscribe", {"uri": "note://3"})
+        assert site.services.wished == {("notes", "note://one"): 1, ("notes", "note://2"): 1}
+        await ask(site.port, session.delete())
+        assert site.services.wished == {}
+
+
+async def test_a_subscription_that_is_denied_or_that_its_server_cannot_take_is_not_held() -> None:
+    async with serving() as site:
+        session = await begun(site)
+        site.services.refuses.add("note://one")
+        refused = await session.ask("resources/subscribe", {"uri": "note://one"})
+        assert (refused.status, refused.code, refused.message["error"]["data"]["reason"]) == (200, -31007, "overloaded")
+
+        async def denies(call: Call, exchange: Exchange) -> Outcome:
+            return Failure(Reason.DENIED, "no")
+
+        site.moment.chain = denies
+        denied = await session.ask("resources/subscribe", {"uri": "note://2"})
+        assert (denied.status, denied.code, denied.message["error"]["data"]["source"]) == (200, -31008, "gateway")
+        assert site.services.wished == {}
+
+
+class Seen:
+    """A chain that keeps what it saw."""
+
+    def __init__(self) -> None:
+        self.calls: list[Call] = []
+
+    async def __call__(self, call: Call, exchange: Exchange) -> Outcome:
+        self.calls.append(call)
+        return Complete({})

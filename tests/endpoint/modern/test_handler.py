@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from gateway.endpoint import stream as streams
 from gateway.errors import DownstreamError, Reason
 from gateway.model.call import Call
 from gateway.model.exchange import Exchange
@@ -18,6 +19,7 @@ from tests.kit.endpoint import Gate, echo, moment, serving, soon
 from tests.kit.wire import modern_meta
 
 ADD: dict[str, Any] = {"name": "notes__add"}
+OLD: dict[str, Any] = {"_meta": {"io.modelcontextprotocol/protocolVersion": "1999-01-01"}}
 
 
 @pytest.mark.parametrize(
@@ -33,6 +35,14 @@ ADD: dict[str, Any] = {"name": "notes__add"}
         (modern("tools/list", mcp_method=None, mcp_Method_="x"), 400, -32020),
         (modern("ping"), 404, -32601),
         (modern("initialize", {"protocolVersion": "2025-11-25"}), 404, -32601),
+        (post({"jsonrpc": "2.0", "id": 1, "method": "initialize"}, modern_headers("initialize", {})), 404, -32601),
+        (modern("initialize", {"_meta": {"io.modelcontextprotocol/clientCapabilities": None}}), 404, -32601),
+        (modern("nope", {"_meta": {"io.modelcontextprotocol/clientCapabilities": None}}, mcp_method="x"), 400, -32602),
+        (modern("nope", OLD, mcp_method="x", mcp_protocol_version="1999-01-01"), 400, -32020),
+        (modern("nope", OLD, mcp_protocol_version="1999-01-01"), 400, -32022),
+        (modern("nope", {"cursor": 7}), 404, -32601),
+        (modern("tools/call", {"name": "nope", "arguments": 7}), 400, -32602),
+        (modern("tools/call", {"name": "nope", "arguments": {"region": "eu"}}, mcp_param_region="us"), 400, -32602),
         (modern("nope"), 404, -32601),
         (modern("tools/call", {"name": "notes__add", "arguments": []}), 400, -32602),
         (modern("tools/call", {"name": 7}), 400, -32602),
@@ -82,10 +92,7 @@ async def test_unknown_and_hidden_names_differ_in_nothing_but_the_name() -> None
             reply.headers.pop("date")
         assert hidden.body.replace(b"add", b"xxx") == unknown.body
         assert (hidden.status, hidden.headers) == (unknown.status, unknown.headers)
-        assert [(call.exposed, reason) for call, reason in site.services.refused] == [
-            ("notes__add", "unknown"),
-            ("notes__xxx", "unknown"),
-        ]
+        assert [call.exposed for call in site.services.refused] == ["notes__add", "notes__xxx"]
 
 
 @pytest.mark.parametrize(
@@ -191,6 +198,25 @@ async def test_an_answer_is_json_until_something_comes_before_it() -> None:
         ]
         assert streamed.events[0]["params"] == {"progress": 1, "progressToken": "p"}
         assert streamed.result == plain.result
+
+
+async def test_a_long_call_keeps_its_client_from_giving_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """G019: silence becomes a stream of comments, for a client that can read one."""
+    monkeypatch.setattr(streams, "HEARTBEAT", 0.05)
+    now = moment()
+    now.chain = gate = Gate()
+    async with serving(now) as site, connect(site.port) as slow, connect(site.port) as plain:
+        await slow.send(modern("tools/call", ADD))
+        await plain.send(modern("tools/call", ADD, accept="application/json"))
+        status, head = await slow.head()
+        assert (status, head["content-type"]) == (200, "text/event-stream")
+        chunks = slow.chunks()
+        async with asyncio.timeout(5):
+            assert [await anext(chunks) for _ in range(2)] == [b": keep-alive\n\n"] * 2
+        gate.opened.set()
+        last = [chunk async for chunk in chunks][-1]
+        assert b'"result"' in last
+        assert (await plain.reply()).headers["content-type"] == "application/json"
 
 
 async def test_a_client_that_reads_no_streams_gets_json() -> None:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from gateway.config.access import Limits
 from gateway.endpoint import stream as streams
+from gateway.errors import Reason
+from gateway.model.call import Call
 from gateway.model.catalog import Kind
+from gateway.model.exchange import Exchange
+from gateway.model.outcome import Failure, Outcome
 from tests.kit.clients import Connection, Json, ask, connect, modern
-from tests.kit.endpoint import ALICE, Site, config, keyed, moment, serving
+from tests.kit.endpoint import ALICE, Gate, Site, config, keyed, moment, serving, soon
 
 ALL = {"toolsListChanged": True, "promptsListChanged": True, "resourcesListChanged": True}
 ID_KEY = "io.modelcontextprotocol/subscriptionId"
@@ -147,6 +152,55 @@ async def test_a_subscription_ends_when_its_credential_is_gone(monkeypatch: pyte
         await anext(messages)
         site.services.now = moment()
         assert [message async for message in messages] == []
+
+
+async def test_a_reload_ends_subscriptions_of_a_removed_key_gracefully_and_calls_of_a_removed_client() -> None:
+    """S34, S183."""
+    async with serving(moment(keyed())) as site, connect(site.port) as one, connect(site.port) as two:
+        gate = site.moment.chain = Gate()
+        gate.opened.set()
+        messages = await opened(one, listen(ALL, 7, authorization=ALICE[0][1]))
+        await anext(messages)
+        await soon(gate.began)
+        gate.opened.clear()
+        await two.send(modern("tools/call", {"name": "notes__add"}, 8, authorization=ALICE[0][1]))
+        await soon(gate.began)
+        clients = {"bob": keyed().clients["bob"]}
+        site.services.reload(moment(config(clients=clients)))
+        ending = [message async for message in messages]
+        assert [message.get("method", "result") for message in ending] == ["notifications/cancelled", "result"]
+        reply = await two.reply()
+        assert reply.result["_meta"]["dev.mcp-gateway/refusal"] == {"reason": "denied", "mayHaveRun": True}
+
+
+async def test_resource_subscriptions_reach_the_owning_server_until_the_stream_ends() -> None:
+    async with serving() as site:
+        async with connect(site.port) as connection:
+            wanted = {"resourceSubscriptions": ["note://one", "notes+note://one", "x://y", "note://2"]}
+            site.services.refuses.add("note://2")
+            messages = await opened(connection, listen(wanted))
+            promised = (await anext(messages))["params"]["notifications"]
+            assert promised == {"resourceSubscriptions": ["note://one", "notes+note://one"]}
+            assert site.services.wished == {("notes", "note://one"): 2}
+            assert site.services.told == ["notes"]
+        async with asyncio.timeout(5):
+            while site.services.wished:
+                site.services.unwished.clear()
+                await site.services.unwished.wait()
+
+
+async def test_a_subscription_that_is_refused_is_an_answer_and_no_stream() -> None:
+    async with serving() as site:
+
+        async def slow_down(call: Call, exchange: Exchange) -> Outcome:
+            assert (call.method, call.target.server) == ("subscriptions/listen", "")
+            return Failure(Reason.RATE_LIMITED, "later", retry_after_ms=5)
+
+        site.moment.chain = slow_down
+        reply = await ask(site.port, listen({"resourceSubscriptions": ["note://one"]}))
+        assert (reply.status, reply.code) == (200, -31001)
+        assert reply.message["error"]["data"] == {"source": "gateway", "reason": "rate_limited", "retryAfterMs": 5}
+        assert site.services.wished == {}
 
 
 async def test_hanging_up_ends_a_subscription() -> None:
