@@ -20,8 +20,14 @@ CANARY = "canary-6f1d2c9a-do-not-show"
 
 
 @pytest.fixture(autouse=True)
-def _restore_logging() -> Iterator[None]:
+def _default_logging() -> Iterator[None]:
+    """Begin and end with the defaults: logging is the process's, and other tests set it too."""
+    _reset()
     yield
+    _reset()
+
+
+def _reset() -> None:
     configure("json", "info")
     root = logging.getLogger()
     for handler in [handler for handler in root.handlers if isinstance(handler, logs.LibraryHandler)]:
