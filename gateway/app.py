@@ -28,7 +28,7 @@ from gateway.operations import Operator
 from gateway.runtime import Runtime
 from gateway.state.files import write_atomic
 from gateway.tasks import TaskSet
-from gateway.telemetry.logs import configure, frames_of, get_logger
+from gateway.telemetry.logs import configure, get_logger, on_crash
 
 _log = get_logger("app")
 
@@ -108,7 +108,7 @@ def _configure_logs(runtime: Runtime) -> None:
 
 async def _drain(endpoint: Endpoint, signals: Signals) -> None:
     """Let calls finish; a second signal ends the wait."""
-    tasks = TaskSet(_crashed)
+    tasks = TaskSet(on_crash(_log))
     drained = tasks.start(endpoint.drain(), "drain")
     now = tasks.start(_wait(signals.now), "second signal")
     await asyncio.wait((drained, now), return_when=asyncio.FIRST_COMPLETED)
@@ -128,7 +128,7 @@ class Signals:
     def __init__(self) -> None:
         self.stop = asyncio.Event()
         self.now = asyncio.Event()
-        self._tasks = TaskSet(_crashed)
+        self._tasks = TaskSet(on_crash(_log))
         self._runtime: Runtime | None = None
         self._reload_wanted = False
 
@@ -170,10 +170,6 @@ async def _reloaded(runtime: Runtime) -> None:
         _log.error("config_refused", problems=[str(problem) for problem in error.problems])
     else:
         _log.info("config_reloaded", needs_restart=result.get("needs_restart", []))
-
-
-def _crashed(name: str, error: BaseException) -> None:
-    _log.error("task_crashed", task=name, error=type(error).__name__, frames=frames_of(error))
 
 
 @asynccontextmanager

@@ -35,7 +35,7 @@ class Operator:
     def readiness(self) -> Readiness:
         """Tell whether calls are taken: not while draining, nor without an audit log where that stops them."""
         reasons = []
-        if self._runtime.is_draining:
+        if self._runtime.draining():
             reasons.append("draining")
         if not self._runtime.audit.healthy and self._runtime.current().config.audit.on_failure == "closed":
             reasons.append("audit_unavailable")

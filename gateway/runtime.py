@@ -7,16 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
 
 from gateway.admin.operations import Act
 from gateway.audit import events
-from gateway.audit.aggregate import Aggregator
-from gateway.audit.events import Asked
 from gateway.audit.keys import load_key
 from gateway.audit.log import AuditLog, AuditOptions
 from gateway.audit.record import DecisionFacts
@@ -26,7 +22,7 @@ from gateway.catalog.build import build
 from gateway.catalog.keep import Keep
 from gateway.catalog.refresh import Refresher
 from gateway.config.loader import load
-from gateway.config.restart import restart_needed
+from gateway.config.restart import restart_needed, with_running_sections
 from gateway.config.root import LoadedConfig
 from gateway.config.start_rules import start_problems
 from gateway.downstream.fingerprint import fingerprint
@@ -35,7 +31,7 @@ from gateway.downstream.hooks import Hooks
 from gateway.downstream.pool import Pool, PoolOptions
 from gateway.errors import ConfigError
 from gateway.judgement import CATALOG, FINGERPRINT_KEY, KEY_BYTES
-from gateway.model.call import Call, Caller
+from gateway.model.call import Call, Caller, Target
 from gateway.model.catalog import Kind, Listing
 from gateway.model.principal import Principal
 from gateway.pipeline.account import Account, least_revealing
@@ -45,20 +41,18 @@ from gateway.policy.decision import Question
 from gateway.policy.engine import Engine
 from gateway.policy.limits import InFlight, Limiter, RequestBudget
 from gateway.protocol.rawjson import Object, Value
+from gateway.samples import Samples
 from gateway.state.files import read_or_create_key, secure_directory
 from gateway.state.memory import MemoryStore
 from gateway.state.sealing import Sealer
 from gateway.tasks import TaskSet
-from gateway.telemetry.logs import frames_of, get_logger
+from gateway.telemetry.logs import get_logger, on_crash
 from gateway.telemetry.loop import watch_loop
 from gateway.telemetry.metrics import Metrics
 from gateway.trust import Trust
 from gateway.wiring import AuditMeters, ServerMeters
 
 _log = get_logger("runtime")
-
-LIST_SAMPLE: Final = 60.0
-"""Seconds for which one record stands for every list of a kind that a principal reads."""
 
 ChangeListener = Callable[[str, frozenset[Kind]], None]
 
@@ -87,10 +81,8 @@ class Runtime:
         self.audit = AuditLog(
             AuditOptions.from_config(config.audit, {"config_sha256": loaded.digest}, AuditMeters(self.metrics))
         )
-        self._denials = Aggregator()
-        self._floods = Aggregator(rate=1)
-        self._lists = Aggregator(rate=1, window=LIST_SAMPLE)
-        self._tasks = TaskSet(self._crashed)
+        self._samples = Samples(self._write, self._audit_key, self._why_hidden)
+        self._tasks = TaskSet(on_crash(_log))
         self._guardian = Guardian()
         self.pool = Pool(
             PoolOptions(
@@ -110,7 +102,7 @@ class Runtime:
         self._listeners: list[ChangeListener] = []
         self._resource_listeners: list[Callable[[str, str], None]] = []
         self._reload_listeners: list[Callable[[], None]] = []
-        self.is_draining = False
+        self._draining = False
         self.reload_result: Object = {"ok": True, "at": self.started_at.isoformat(timespec="seconds"), "problems": []}
         self._snapshot = self._compile(loaded)
 
@@ -122,11 +114,12 @@ class Runtime:
         """
         await self.audit.open()
         self._note("gateway.started", {"config_sha256": self._snapshot.loaded.digest})
-        for problem in self._snapshot.loaded.off.items():
-            _log.warning("server_off", server=problem[0], reason=problem[1])
+        for server, reason in self._snapshot.loaded.off.items():
+            _log.warning("server_off", server=server, reason=reason)
         await self._guardian.start()
         self._install()
         self._tasks.start(watch_loop(self.metrics.event_loop_lag_seconds.observe), "loop watch")
+        self._tasks.start(self._samples.run(), "samples")
 
     def current(self) -> Snapshot:
         """Return the snapshot in force."""
@@ -134,11 +127,11 @@ class Runtime:
 
     def draining(self) -> bool:
         """Tell whether the gateway is shutting down."""
-        return self.is_draining
+        return self._draining
 
     def begin_drain(self) -> None:
         """Take no new work from now on."""
-        self.is_draining = True
+        self._draining = True
         self.metrics.draining.set(1)
         self._note("gateway.draining", {})
 
@@ -147,6 +140,7 @@ class Runtime:
         await self.pool.aclose()
         await self._tasks.aclose()
         await self._guardian.aclose()
+        self._samples.close()
         self._note("gateway.stopped", {})
         await self.audit.aclose()
 
@@ -186,41 +180,31 @@ class Runtime:
         await self.pool.end_session(session_id)
 
     async def security_event(self, event: str, fields: dict[str, object]) -> None:
-        """Audit a refusal that came before any call."""
-        facts = {key: _value(value) for key, value in fields.items() if key not in ("source", "count")}
-        count = fields.get("count", 1)
-        source = str(fields.get("source", ""))
-        self._write(events.refused_early(event, source, facts, count if isinstance(count, int) else 1))
+        """Audit a refusal that came before any call; floods of them in sums."""
+        facts = {key: _value(value) for key, value in fields.items() if key != "source"}
+        self._samples.refused_early(event, str(fields.get("source", "")), facts)
 
     def listed(self, draft: Call, items: int) -> None:
-        """Audit one of a principal's lists in a while; the record says how many it stands for."""
-        count = self._lists.take(f"{draft.principal.id} {draft.method}", time.monotonic())
-        if count:
-            asked = Asked(draft.principal, draft.caller, draft.method, draft.rpc_id)
-            self._write(events.list_served(asked, items, self._audit_key, count))
+        """Audit a list that was served, as a sample."""
+        self._samples.listed(draft, items)
 
     def limited(self, principal: Principal, caller: Caller) -> None:
-        """Audit requests over ``limits.requests``, once a second and principal."""
-        count = self._floods.take(principal.id, time.monotonic())
-        if count:
-            limits: dict[str, Value] = {"scope": "requests"}
-            self._write(events.ratelimit_refused(Asked(principal, caller), limits, self._audit_key, count))
+        """Audit a request over ``limits.requests``, as a sample."""
+        self._samples.limited(principal, caller)
 
     async def denied(self, call: Call) -> None:
-        """Audit a call of a name that is unknown or hidden, which alone the record tells; above 10/s in sums."""
-        count = self._denials.take(call.principal.id, time.monotonic())
-        if not count:
-            return
-        asked = Asked(call.principal, call.caller, call.method, call.rpc_id)
-        entry = events.unknown_denied(asked, call.exposed, count, self._audit_key)
+        """Audit a call of a name that is unknown or hidden; floods of them in sums."""
+        self._samples.denied(call)
+
+    def _why_hidden(self, call: Call) -> tuple[Target, DecisionFacts] | None:
         target = self._snapshot.hidden(call.target.kind, call.exposed)
-        if target is not None:
-            question = Question(call.principal, target, {}, call.caller.view, datetime.now(UTC))
-            decision = self._snapshot.engine.decide(question)
-            if not decision.allowed:
-                facts = DecisionFacts("deny", decision.policy, decision.rule, decision.reason)
-                entry = events.hidden_denied(entry, target, facts)
-        self._write(entry)
+        if target is None:
+            return None
+        question = Question(call.principal, target, {}, call.caller.view, datetime.now(UTC))
+        decision = self._snapshot.engine.decide(question)
+        if decision.allowed:
+            return None
+        return target, DecisionFacts("deny", decision.policy, decision.rule, decision.reason)
 
     async def reload(self, act: Act) -> Object:
         """Read the config again and put it in force as a whole, or change nothing; one at a time.
@@ -241,7 +225,7 @@ class Runtime:
             if problems:
                 raise ConfigError(problems)
             restart = restart_needed(running.config, loaded.config)
-            snapshot = self._compile(_with_running_sections(running, loaded))
+            snapshot = self._compile(with_running_sections(running, loaded))
         except ConfigError as error:
             self.reload_result = {"ok": False, "at": at, "problems": [str(problem) for problem in error.problems]}
             self.metrics.config_reloads_total.inc(result="failed")
@@ -367,19 +351,10 @@ class Runtime:
         """Write a record nobody waits for; a loss is counted by the log itself."""
         self.audit.note(entry)
 
-    def _crashed(self, task: str, error: BaseException) -> None:
-        _log.error("task_crashed", task=task, error=type(error).__name__, frames=frames_of(error))
-
 
 def _sealing_keys(loaded: LoadedConfig, state: Path) -> list[bytes]:
     configured = [key.get_secret_value().encode() for key in loaded.config.state.sealing_keys]
     return configured or [read_or_create_key(state / "sealing.key", KEY_BYTES)]
-
-
-def _with_running_sections(running: LoadedConfig, wanted: LoadedConfig) -> LoadedConfig:
-    """Return the wanted config with the sections that need a restart as they run."""
-    kept = {name: getattr(running.config, name) for name in ("listen", "admin", "state", "audit")}
-    return wanted.model_copy(update={"config": wanted.config.model_copy(update=kept)})
 
 
 def _value(item: object) -> Value:

@@ -38,9 +38,6 @@ class ServerMeters:
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
 
-    def up(self, server: str, is_up: bool) -> None:
-        """Ignore it: the gauge follows from the state."""
-
     def state(self, server: str, state: str) -> None:
         """Show the state."""
         self._metrics.set_state(server, state)
@@ -61,5 +58,6 @@ class ServerMeters:
         """Show the calls in flight."""
         self._metrics.inflight_calls.set(calls, server=server)
 
-    def operation(self, server: str, method: str, seconds: float, error_type: str) -> None:
-        """Ignore it: the chain measures the same call with its outcome."""
+    def blocked(self, server: str) -> None:
+        """Count a dial that the rules forbid."""
+        self._metrics.ssrf_blocked_total.inc(purpose="server")

@@ -28,7 +28,7 @@ LAYERS: Final[tuple[frozenset[str], ...]] = tuple(
         "catalog",
         "pipeline",
         "endpoint admin",
-        "wiring report judgement trust",
+        "wiring report judgement trust samples",
         "runtime",
         "operations",
         "app",

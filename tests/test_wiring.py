@@ -26,16 +26,16 @@ def test_a_servers_life_is_counted() -> None:
     metrics = Metrics()
     metrics.known_servers(["a"])
     meters = ServerMeters(metrics)
-    meters.up("a", True)
     meters.state("a", "up")
     meters.restarted("a", "exit")
     meters.protocol_error("a", "unknown_id")
     meters.stderr("a", 12)
     meters.in_flight("a", 4)
-    meters.operation("a", "tools/call", 1.0, "")
+    meters.blocked("a")
     text = metrics.render("")[0].decode()
     assert 'mcp_gateway_downstream_up{server="a"} 1.0' in text
     assert 'mcp_gateway_downstream_restarts_total{reason="exit",server="a"} 1.0' in text
     assert 'mcp_gateway_downstream_protocol_errors_total{kind="unknown_id",server="a"} 1.0' in text
     assert 'mcp_gateway_downstream_stderr_bytes_total{server="a"} 12.0' in text
     assert 'mcp_gateway_inflight_calls{server="a"} 4.0' in text
+    assert 'mcp_gateway_ssrf_blocked_total{purpose="server"} 1.0' in text

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import ipaddress
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gateway.config.root import AdminUser
+from gateway.config.types import is_loopback
 
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?")
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
@@ -37,12 +37,7 @@ class Access:
 
     @property
     def loopback(self) -> bool:
-        if self.host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+        return is_loopback(self.host)
 
     def check_host(self, host: str, origin: str | None) -> None:
         """Stop DNS rebinding and cross-site requests.

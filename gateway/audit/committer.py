@@ -37,7 +37,7 @@ _REASONS: Final = {
 }
 
 
-class Observer(Protocol):
+class Meters(Protocol):
     """Hears what happens to the log, from the writing thread and, for a full queue, from the loop. Must not block.
 
     ``failed`` has one of six reasons: no_space, io_error, not_writable, moved, queue_full, other.
@@ -59,8 +59,8 @@ class Observer(Protocol):
         """So many records are lost."""
 
 
-class Silence:
-    """An observer that keeps nothing."""
+class NoMeters:
+    """Looks away."""
 
     def recorded(self, event: str) -> None:
         """Ignore it."""
@@ -99,13 +99,13 @@ class Committer:
         journal: Journal,
         handover: Handover,
         policy: CommitPolicy,
-        observer: Observer,
+        meters: Meters,
         answer: Callable[[Answers], None],
     ) -> None:
         self._journal = journal
         self._handover = handover
         self._policy = policy
-        self._observer = observer
+        self._meters = meters
         self._answer = answer
         self._unsynced: list[Entry] = []
         self._unsynced_since = 0.0
@@ -142,7 +142,7 @@ class Committer:
             self._write(self._admit(entries))
         if self._unsynced and self._is_due():
             self._sync()
-        self._observer.lag(len(self._handover) + len(self._unsynced))
+        self._meters.lag(len(self._handover) + len(self._unsynced))
 
     def _patience(self) -> float | None:
         now = time.monotonic()
@@ -174,7 +174,7 @@ class Committer:
             self._unsynced_since = time.monotonic()
         for entry, seq in zip(entries, seqs, strict=True):
             entry.seq = seq
-            self._observer.recorded(entry.event)
+            self._meters.recorded(entry.event)
         self._unsynced += entries
         self._answer([(entry, entry.seq) for entry in entries if not entry.durable])
 
@@ -185,7 +185,7 @@ class Committer:
         except OSError as error:
             self._broke(error, [])
             return
-        self._observer.synced(time.monotonic() - started)
+        self._meters.synced(time.monotonic() - started)
         self._answer([(entry, entry.seq) for entry in self._unsynced if entry.durable])
         self._unsynced.clear()
 
@@ -194,7 +194,7 @@ class Committer:
         self.healthy = False
         self._next_probe = 0.0
         reason = reason_of(error)
-        self._observer.failed(reason)
+        self._meters.failed(reason)
         _log.error("audit_unavailable", reason=reason, errno=error.errno)
         saved = [entry for entry in self._unsynced if entry.seq <= self._journal.durable_seq]
         unsaved = [entry for entry in self._unsynced if entry.seq > self._journal.durable_seq]
@@ -212,10 +212,10 @@ class Committer:
             self._journal.restore(first)
         except (OSError, ConfigError) as error:
             self._next_probe = time.monotonic() + self._policy.probe_interval
-            self._observer.failed(reason_of(error))
+            self._meters.failed(reason_of(error))
             return False
         for item in first:
-            self._observer.recorded(str(item["event"]))
+            self._meters.recorded(str(item["event"]))
         _log.info("audit_restored", lost=sum(self._losses.events.values()), kept=len(self._retained))
         self._retained.clear()
         self._losses = Losses()
@@ -247,7 +247,7 @@ class Committer:
             return
         for entry in entries:
             self._losses.add(entry.record)
-        self._observer.dropped(len(entries))
+        self._meters.dropped(len(entries))
         self._answer([(entry, self.refusal()) for entry in entries])
 
     def refusal(self) -> int | AuditUnavailable:

@@ -98,12 +98,6 @@ def list_served(asked: Asked, items: int, key: AuditKey, count: int = 1) -> Obje
     return {"event": "list.served", **asked_block(asked, key), "list": {"items": items}, "count": count}
 
 
-def security(kind: str, reason: str, asked: Asked, key: AuditKey, count: int = 1) -> Object:
-    """Record ``security.KIND``: a request that broke a rule no honest client breaks."""
-    block = asked_block(asked, key)
-    return {"event": f"security.{kind}", **block, "security": {"reason": fields.text(reason)}, "count": count}
-
-
 def refused_early(event: str, source: str, facts: Mapping[str, Value], count: int = 1) -> Object:
     """Record ``auth.failed`` or a ``security.*`` event: a request that was refused before it was understood."""
     return gateway_event(event, facts) | {"src": fields.source_block(source), "count": count}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Final
 
 from gateway.audit.keys import AuditKey
@@ -85,15 +86,21 @@ def principal_block(principal: Principal, key: AuditKey, claims_used: Mapping[st
 
 def source_block(source: str) -> Object:
     """Say from which network a call came: /24 of IPv4, /48 of IPv6, nothing for what is no address."""
+    network = _network(source)
+    return {"ip": network} if network else {}
+
+
+@lru_cache(maxsize=1024)
+def _network(source: str) -> str:
     try:
         address = ipaddress.ip_address(source)
     except ValueError:
-        return {}
+        return ""
     if isinstance(address, ipaddress.IPv6Address):
         if address.ipv4_mapped is None:
-            return {"ip": str(ipaddress.IPv6Network((int(address), 48), strict=False))}
+            return str(ipaddress.IPv6Network((int(address), 48), strict=False))
         address = address.ipv4_mapped
-    return {"ip": str(ipaddress.IPv4Network((int(address), 24), strict=False))}
+    return str(ipaddress.IPv4Network((int(address), 24), strict=False))
 
 
 def mcp_block(caller: Caller, key: AuditKey, method: str, rpc_id: Id | None) -> Object:

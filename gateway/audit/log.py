@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from gateway.audit import events, record
-from gateway.audit.committer import Answers, CommitPolicy, Committer, Durability, Observer, Silence
+from gateway.audit.committer import Answers, CommitPolicy, Committer, Durability, Meters, NoMeters
 from gateway.audit.handover import Entry, Handover
 from gateway.audit.journal import DEFAULT_SEGMENT, Journal, JournalOptions
 from gateway.audit.segment import Disk
@@ -33,7 +33,7 @@ CLOSE_TIMEOUT: Final = 10.0
 def stamp() -> Object:
     """Return the time members of a record: wall clock, and a clock that never steps, in microseconds."""
     now = datetime.now(UTC)
-    return {"ts": now.strftime("%Y-%m-%dT%H:%M:%S.%fZ"), "mono_us": time.monotonic_ns() // 1000}
+    return {"ts": f"{now.isoformat(timespec='microseconds')[:-6]}Z", "mono_us": time.monotonic_ns() // 1000}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,17 +52,17 @@ class AuditOptions:
     facts: Object = field(default_factory=dict)
     probe_interval: float = 1.0
     sync_interval: float = 1.0
-    observer: Observer = field(default_factory=Silence)
+    meters: Meters = field(default_factory=NoMeters)
     disk: Disk = field(default_factory=Disk)
     stamp: Callable[[], Object] = stamp
 
     @classmethod
-    def from_config(cls, section: Audit, facts: Object, observer: Observer) -> AuditOptions:
+    def from_config(cls, section: Audit, facts: Object, meters: Meters) -> AuditOptions:
         """Read the config's ``audit`` section."""
         durability: Durability = "each" if section.durability == "each" else "group"
         if section.durability.startswith("interval"):
             durability = "interval"
-        return cls(Path(section.dir), durability, section.on_failure, facts=facts, observer=observer)
+        return cls(Path(section.dir), durability, section.on_failure, facts=facts, meters=meters)
 
 
 class AuditLog:
@@ -84,7 +84,7 @@ class AuditLog:
         policy = CommitPolicy(
             options.durability, options.on_failure == "closed", options.sync_interval, options.probe_interval
         )
-        self._committer = Committer(self._journal, self._handover, policy, options.observer, self._answer)
+        self._committer = Committer(self._journal, self._handover, policy, options.meters, self._answer)
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ended = asyncio.Event()
@@ -158,8 +158,8 @@ class AuditLog:
         kept = record.bounded({**self._options.stamp(), **entry})
         if self._thread is not None and self._handover.put(Entry(kept, durable, future)):
             return True
-        self._options.observer.failed("queue_full")
-        self._options.observer.dropped(1)
+        self._options.meters.failed("queue_full")
+        self._options.meters.dropped(1)
         return False
 
     def _refuse(self) -> int:

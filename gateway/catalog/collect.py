@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 from gateway.downstream.dialect import Hello, Page
 from gateway.errors import DownstreamError, Reason
-from gateway.model.catalog import Definition, HeldBack, Kind, Listing
+from gateway.model.catalog import CAPABILITY_OF, Definition, HeldBack, Kind, Listing
 from gateway.protocol import rawjson
 from gateway.protocol.rawjson import JsonError, Raw
 
@@ -19,13 +19,6 @@ MAX_DEFINITION: Final = 256 * 1024
 MAX_SHOWN_NAME: Final = 128
 _AT_ONCE: Final = 50
 """Definitions read before others get their turn on the loop; some are large."""
-
-_CAPABILITY: Final = {
-    Kind.TOOL: "tools",
-    Kind.PROMPT: "prompts",
-    Kind.RESOURCE: "resources",
-    Kind.TEMPLATE: "resources",
-}
 
 
 class Source(Protocol):
@@ -61,7 +54,7 @@ async def collect(source: Source, server: str, last: Listing | None = None) -> L
     hello = source.hello(server)
     if hello is None:
         raise DownstreamError(Reason.UNAVAILABLE, f"server {server} is not connected")
-    kinds = [kind for kind in Kind if _CAPABILITY[kind] in hello.capabilities]
+    kinds = [kind for kind in Kind if CAPABILITY_OF[kind] in hello.capabilities]
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(_one_kind(source, server, kind, _texts(last, kind))) for kind in kinds]

@@ -11,16 +11,13 @@ from typing import Final
 
 from gateway.audit.tail import Tail
 from gateway.audit.verify import CannotTell, Verdict, verify
-from gateway.cli.output import add_common, config_path, count, wants_json
+from gateway.cli.output import Exit, add_common, config_path, count, wants_json
 from gateway.config.loader import Unreadable, load
 from gateway.errors import ConfigError
 from gateway.protocol import rawjson
 from gateway.protocol.rawjson import JsonError, Object, Value
 from gateway.telemetry.text import printable
 
-FINE: Final = 0
-FINDING: Final = 1
-CANNOT_TELL: Final = 2
 LAST: Final = 20
 _POLL_SECONDS: Final = 0.5
 _WIDEST: Final = 256
@@ -57,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
         raise
     except OSError as error:
         print(f"the audit log cannot be read: {error.strerror}", file=sys.stderr)
-    return CANNOT_TELL
+    return Exit.UNKNOWN
 
 
 def _configured(path: Path) -> Path:
@@ -67,7 +64,7 @@ def _configured(path: Path) -> Path:
 def _verify(directory: Path, *, as_json: bool) -> int:
     verdict = verify(directory)
     print(rawjson.encode(_facts(verdict)).decode() if as_json else _sentence(verdict))
-    return FINE if verdict.ok else FINDING
+    return Exit.FINE if verdict.ok else Exit.FINDING
 
 
 def _facts(verdict: Verdict) -> Object:
@@ -100,12 +97,12 @@ def _tail(directory: Path, *, as_json: bool, follow: bool) -> int:
             for line in lines:
                 print(_as_json(line) if as_json else describe(line))
             if not follow:
-                return FINE
+                return Exit.FINE
             sys.stdout.flush()
             wait(_POLL_SECONDS)
             lines = tail.more()
     except KeyboardInterrupt:
-        return FINE
+        return Exit.FINE
 
 
 def wait(seconds: float) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING
 
@@ -18,20 +18,12 @@ from gateway.config.loader import Unreadable, load, start_problems
 from gateway.config.policies import Policy
 from gateway.config.root import LoadedConfig
 from gateway.errors import ConfigError, Problem
-from gateway.judgement import against_kept, against_live
+from gateway.judgement import Findings, against_kept, against_live
 from gateway.policy.engine import Engine
 from gateway.telemetry.logs import configure
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
-
-
-@dataclass(slots=True)
-class Judgement:
-    """What a check found: problems are findings, notes are not."""
-
-    problems: list[Problem] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
     return _report(loaded, judgement, args)
 
 
-def judge(loaded: LoadedConfig, today: date) -> Judgement:
+def judge(loaded: LoadedConfig, today: date) -> Findings:
     """Judge a config that loads: start rules, servers that are off, who sees nothing, what is not in force."""
     notes = [*loaded.notes, *_expiries(loaded, today)]
     for reach in reaches(loaded):
@@ -83,7 +75,7 @@ def judge(loaded: LoadedConfig, today: date) -> Judgement:
         what = "what policies allow anonymous" if loaded.enforcing else "everything"
         notes.append(f"callers need no credentials and may call {what}")
     notes += [f"not in force: {text}" for text in not_in_force(loaded.config)]
-    return Judgement([*start_problems(loaded), *_uncompiled(loaded)], notes)
+    return Findings([*start_problems(loaded), *_uncompiled(loaded)], notes)
 
 
 def _uncompiled(loaded: LoadedConfig) -> list[Problem]:
@@ -133,7 +125,7 @@ def _report_broken(problems: list[Problem], args: argparse.Namespace) -> int:
     return Exit.FINDING
 
 
-def _report(loaded: LoadedConfig, judgement: Judgement, args: argparse.Namespace) -> int:
+def _report(loaded: LoadedConfig, judgement: Findings, args: argparse.Namespace) -> int:
     output = Output.standard()
     missing = {name: reason for name, reason in loaded.off.items() if reason != SWITCHED_OFF}
     fine = not judgement.problems and not missing

@@ -12,6 +12,7 @@ from typing import Final
 
 import aiohttp
 
+from gateway.app import ADMIN_TOKEN_FILE
 from gateway.cli.output import Output, config_path
 from gateway.config.loader import Unreadable, load, load_sections
 from gateway.config.root import LoadedConfig
@@ -20,7 +21,6 @@ from gateway.protocol import rawjson
 from gateway.protocol.rawjson import JsonError, Object, Value
 
 TOKEN_VARIABLE: Final = "MCP_GATEWAY_ADMIN_TOKEN"  # noqa: S105 - the variable's name.
-TOKEN_FILE: Final = "admin.token"  # noqa: S105 - the file's name.
 _OK: Final = 200
 _NEEDED: Final = ("admin", "state")
 _TIMEOUT: Final = aiohttp.ClientTimeout(total=660, connect=5)
@@ -80,7 +80,7 @@ def _token(loaded: LoadedConfig) -> str:
     if from_variable:
         return from_variable
     try:
-        return (Path(loaded.config.state.dir) / TOKEN_FILE).read_text(encoding="utf-8").strip()
+        return (Path(loaded.config.state.dir) / ADMIN_TOKEN_FILE).read_text(encoding="utf-8").strip()
     except OSError:
         return ""
 

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from gateway.cli.output import Exit, Output, add_common, config_path, escaped, wants_json
 from gateway.config.loader import load
 from gateway.config.root import LoadedConfig
-from gateway.config.server_rules import is_loopback
+from gateway.config.types import is_loopback
 from gateway.protocol import rawjson
 
 if TYPE_CHECKING:

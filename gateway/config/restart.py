@@ -6,7 +6,7 @@ from typing import Final
 
 from pydantic import BaseModel
 
-from gateway.config.root import Config
+from gateway.config.root import Config, LoadedConfig
 
 RESTART_SECTIONS: Final = ("listen", "admin", "state", "audit")
 
@@ -20,3 +20,9 @@ def restart_needed(running: Config, wanted: Config) -> list[str]:
         names = type(before).model_fields
         changed += [f"{section}.{name}" for name in names if getattr(before, name) != getattr(after, name)]
     return changed
+
+
+def with_running_sections(running: LoadedConfig, wanted: LoadedConfig) -> LoadedConfig:
+    """Return the wanted config with the sections that need a restart as they run."""
+    kept = {section: getattr(running.config, section) for section in RESTART_SECTIONS}
+    return wanted.model_copy(update={"config": wanted.config.model_copy(update=kept)})

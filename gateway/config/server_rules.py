@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from typing import Final
 
@@ -11,7 +10,7 @@ from pydantic import SecretStr
 from gateway.config.places import Loc, shown
 from gateway.config.servers import Server
 from gateway.config.subject import Findings, Subject
-from gateway.config.types import split_http_url
+from gateway.config.types import is_loopback, split_http_url
 from gateway.model.naming import SERVER_NAME, slug
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}")
@@ -147,13 +146,3 @@ def _address(server: Server, loc: Loc, findings: Findings) -> None:
     if not is_loopback(host):
         hint = "name the authority in tls.ca instead"
         findings.problem((*loc, "tls", "insecure"), "is only for a loopback address", hint)
-
-
-def is_loopback(host: str) -> bool:
-    """Tell whether a host can only be reached from this machine."""
-    if host.casefold() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False

@@ -6,7 +6,7 @@ Needs the loaded config only, so that ``serve`` and ``check`` ask the same.
 from __future__ import annotations
 
 from gateway.config.root import LoadedConfig
-from gateway.config.server_rules import is_loopback
+from gateway.config.types import is_loopback
 from gateway.errors import Problem
 
 

@@ -100,6 +100,16 @@ def parse_host(value: str) -> str:
     return value.lower()
 
 
+def is_loopback(host: str) -> bool:
+    """Tell whether a host, as it is written, can only be reached from this machine."""
+    if host.casefold() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
 def split_http_url(value: str) -> SplitResult:
     """Split an absolute http or https URL; whatever else is a ``ValueError`` that does not show it."""
     problem = ValueError("must be an absolute http or https URL with a host, without spaces and without a fragment")

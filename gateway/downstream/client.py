@@ -52,8 +52,8 @@ class Departure:
 class HttpClient:
     """Connections to one server. Made inside a running loop; ``aclose`` ends it."""
 
-    def __init__(self, server: Server) -> None:
-        """Prepare everything; dials nothing.
+    def __init__(self, server: Server, on_blocked: Callable[[], None] = lambda: None) -> None:
+        """Prepare everything; dials nothing. ``on_blocked`` hears of each dial that the rules forbid.
 
         Raises:
             DownstreamError: the url, a header or the TLS settings cannot be used.
@@ -71,7 +71,7 @@ class HttpClient:
                 limit=0,
                 keepalive_timeout=KEEP_ALIVE,
                 ssl=tls.context(server.tls, self._saw_key) if url.scheme == "https" else True,
-                socket_factory=factory(Dialing(trusted=True, loopback_only=server.tls.insecure)),
+                socket_factory=factory(Dialing(trusted=True, loopback_only=server.tls.insecure), on_blocked),
             ),
             cookie_jar=aiohttp.DummyCookieJar(),
             trust_env=False,

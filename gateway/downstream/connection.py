@@ -14,6 +14,7 @@ from typing import Final
 
 from gateway.config.servers import Server
 from gateway.downstream.dialect import Dialect, Events, Hello, Page, Peer, VersionRefused
+from gateway.downstream.fingerprint import SHORT
 from gateway.downstream.legacy import HandshakeRefused, Legacy, handshake
 from gateway.downstream.modern import Modern
 from gateway.downstream.probe import Finding, probe
@@ -28,7 +29,7 @@ from gateway.protocol.jsonrpc import ErrorObject
 from gateway.protocol.rawjson import Members
 from gateway.protocol.versions import Era
 from gateway.tasks import TaskSet
-from gateway.telemetry.logs import get_logger
+from gateway.telemetry.logs import get_logger, on_crash
 
 MakeTransport = Callable[[str, Server], Transport]
 """Makes a transport that is not open yet, from a server's name and config."""
@@ -108,7 +109,7 @@ class Connection:
         self._setup = setup
         self._wire: Wire | None = None
         self._dialect: Dialect | None = None
-        self._tasks = TaskSet(lambda name, error: _log.error("connection_task_crashed", task=name, error=repr(error)))
+        self._tasks = TaskSet(on_crash(_log))
         self._closing: asyncio.Lock = asyncio.Lock()
         self.state = State.STARTING
         self.reason = ""
@@ -292,7 +293,7 @@ class Connection:
     def facts(self) -> InstanceFacts:
         """Return what audit records and results say of this connection."""
         kind = self._wire.transport.kind if self._wire is not None else ""
-        short = self._setup.fingerprint[:12]
+        short = self._setup.fingerprint[:SHORT]
         return InstanceFacts(self._setup.name, kind, self.instance, short, self._speaking().hello.product)
 
     async def page(self, kind: Kind, cursor: str | None) -> Page:

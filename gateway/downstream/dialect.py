@@ -39,9 +39,6 @@ CHANGES: Final[Mapping[str, frozenset[Kind]]] = MappingProxyType(
 """Which lists a notification says have changed."""
 
 ALL_KINDS: Final = frozenset(Kind)
-CAPABILITY_OF: Final[Mapping[Kind, str]] = MappingProxyType(
-    {Kind.TOOL: "tools", Kind.PROMPT: "prompts", Kind.RESOURCE: "resources", Kind.TEMPLATE: "resources"}
-)
 
 
 @dataclass(frozen=True, slots=True)

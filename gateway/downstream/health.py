@@ -36,9 +36,14 @@ class State(StrEnum):
     FAILED = "failed"
 
 
-def utc_now() -> str:
-    """Return the wall clock as ISO 8601 with milliseconds."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+def shown(moment: datetime) -> str:
+    """Return a time of UTC as ISO 8601 with milliseconds."""
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def utc_now() -> datetime:
+    """Return the wall clock."""
+    return datetime.now(UTC)
 
 
 @dataclass(slots=True)
@@ -167,8 +172,8 @@ class Facts:
     """What is shown of one server: the last real round trip, the last error, and since when it is as it is."""
 
     state: State = State.STARTING
-    since: str = field(default_factory=utc_now)
-    last_round_trip: str | None = None
+    since: datetime = field(default_factory=utc_now)
+    last_round_trip: datetime | None = None
     last_error: str = ""
     restarts: int = 0
 

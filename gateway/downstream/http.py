@@ -15,7 +15,7 @@ import aiohttp
 
 from gateway.config.servers import Server
 from gateway.downstream.client import Departure, HttpClient, failure
-from gateway.downstream.observer import NobodyWatches, Observer
+from gateway.downstream.meters import Meters, NoMeters
 from gateway.downstream.stream import EventStream, read_body
 from gateway.downstream.transport import Inbox, Reply, Request
 from gateway.errors import DownstreamError, Reason
@@ -23,7 +23,7 @@ from gateway.protocol import headers, jsonrpc
 from gateway.protocol.jsonrpc import ErrorObject, Id, Invalid, ServerFailure, ServerMessage, ServerRequest, ServerResult
 from gateway.protocol.rawjson import JsonError, Members
 from gateway.tasks import TaskSet
-from gateway.telemetry.logs import get_logger
+from gateway.telemetry.logs import get_logger, on_crash
 from gateway.telemetry.text import printable
 
 JSON: Final = "application/json"
@@ -51,16 +51,16 @@ class HttpTransport:
 
     kind = "http"
 
-    def __init__(self, name: str, server: Server, observer: Observer | None = None, generation: int = 1) -> None:
+    def __init__(self, name: str, server: Server, meters: Meters | None = None, generation: int = 1) -> None:
         self._name = name
         self._server = server
-        self._observer = observer or NobodyWatches()
+        self._meters = meters or NoMeters()
         self._generation = generation
         self._ids = itertools.count(1)
         self._client: HttpClient | None = None
         self._inbox: Inbox | None = None
         self._resume: tuple[Mapping[str, str], str] = ({}, "")
-        self._tasks = TaskSet(lambda task, error: _log.error("http_task_crashed", task=task, error=repr(error)))
+        self._tasks = TaskSet(on_crash(_log))
 
     @property
     def last_words(self) -> str:
@@ -84,7 +84,7 @@ class HttpTransport:
             DownstreamError: the url, a header or the TLS settings cannot be used.
         """
         self._inbox = inbox
-        self._client = HttpClient(self._server)
+        self._client = HttpClient(self._server, lambda: self._meters.blocked(self._name))
 
     async def request(self, request: Request) -> Reply:
         """POST a request and wait for its answer.
@@ -369,7 +369,6 @@ class HttpTransport:
             self._tasks.start(_drain(response), f"linger-{self._name}")
 
     def _violation(self, kind: str, detail: str) -> None:
-        self._observer.protocol_error(kind)
         if self._inbox is not None:
             self._inbox.violation(kind, detail)
 

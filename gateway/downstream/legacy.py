@@ -13,7 +13,6 @@ from typing import Final
 from gateway.downstream import backoff, requests
 from gateway.downstream.dialect import (
     ALL_KINDS,
-    CAPABILITY_OF,
     CHANGES,
     CLIENT_INFO,
     REFUSED,
@@ -31,7 +30,7 @@ from gateway.downstream.sessions import SessionTransport
 from gateway.downstream.transport import Answer, Reply, Request
 from gateway.errors import DownstreamError, Reason
 from gateway.model.call import Call
-from gateway.model.catalog import LIST_METHOD, Kind
+from gateway.model.catalog import CAPABILITY_OF, LIST_METHOD, Kind
 from gateway.model.exchange import Exchange
 from gateway.model.outcome import Complete, Failure, Outcome, Started
 from gateway.protocol import codes, headers, meta, methods, results
@@ -39,7 +38,7 @@ from gateway.protocol.jsonrpc import ErrorObject
 from gateway.protocol.rawjson import Members, Object
 from gateway.protocol.versions import LATEST_LEGACY, SERVER_LEGACY, Era
 from gateway.tasks import TaskSet
-from gateway.telemetry.logs import get_logger
+from gateway.telemetry.logs import get_logger, on_crash
 
 MAX_SESSION_ID: Final = 1024
 SETTLED: Final = 30.0
@@ -124,7 +123,7 @@ class Legacy:
         self._flights = Flights(
             peer.name, peer.timeouts.call, peer.timeouts.max, logs_by_request=False, violation=peer.events.violation
         )
-        self._tasks = TaskSet(lambda name, error: _log.error("session_crashed", server=peer.name, error=repr(error)))
+        self._tasks = TaskSet(on_crash(_log))
         self._renewal: asyncio.Task[None] | None = None
         self._failure: DownstreamError | None = None
         self._level: str | None = None

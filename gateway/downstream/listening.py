@@ -19,7 +19,7 @@ from gateway.protocol import codes, meta, methods
 from gateway.protocol.jsonrpc import Id
 from gateway.protocol.rawjson import JsonError, Members, Object, Value, decode_value
 from gateway.tasks import TaskSet
-from gateway.telemetry.logs import get_logger
+from gateway.telemetry.logs import get_logger, on_crash
 
 SETTLED: Final = 30.0
 """Seconds after which a stream that ends counts as the first failure again."""
@@ -117,7 +117,7 @@ class Listening:
 
     async def run(self) -> None:
         """Listen until cancelled, or until the server says that it offers no such stream."""
-        tasks = TaskSet(lambda name, error: _log.error("listen_crashed", server=self._peer.name, error=repr(error)))
+        tasks = TaskSet(on_crash(_log))
         failures, gap = 0, False
         loop = asyncio.get_running_loop()
         try:

@@ -14,7 +14,7 @@ from gateway.downstream import isolation
 from gateway.downstream.connection import Connection, Setup
 from gateway.downstream.dialect import ALL_KINDS, Events, Hello, Page, Unserved
 from gateway.downstream.gate import Gate
-from gateway.downstream.health import Facts, Restarts, ServerStatus, State
+from gateway.downstream.health import Facts, Restarts, ServerStatus, State, shown
 from gateway.downstream.hooks import Environment
 from gateway.downstream.modern import HEADERS_REFUSED
 from gateway.downstream.slot import Slot
@@ -27,7 +27,7 @@ from gateway.model.outcome import Failure, Outcome
 from gateway.protocol import methods
 from gateway.protocol.versions import Era
 from gateway.tasks import TaskSet
-from gateway.telemetry.logs import get_logger
+from gateway.telemetry.logs import get_logger, on_crash
 
 TOLD: Final = 2.0
 """Seconds a subscriber waits for a server to take its wish; a slower one takes it later."""
@@ -50,7 +50,7 @@ class Member:
         self.server = server
         self.fingerprint = fingerprint
         self._environment = environment
-        self._tasks = TaskSet(lambda task, error: _log.error("server_task_crashed", task=task, error=repr(error)))
+        self._tasks = TaskSet(on_crash(_log))
         self._gate = Gate(name, server.concurrency, server.queue)
         self._starts = Restarts(name)
         self._facts = Facts()
@@ -103,7 +103,6 @@ class Member:
         self._facts.round_trip()
         if slot is self._catalog:
             self._show(State.UP)
-            self._environment.meters.up(self.name, True)
             self._environment.hooks.on_change(self.name, ALL_KINDS)
             if self._wishes:
                 self._tell_soon()
@@ -137,7 +136,6 @@ class Member:
 
     def _down(self, reason: str) -> None:
         self._show(State.FAILED)
-        self._environment.meters.up(self.name, False)
         self._environment.hooks.on_down(self.name, reason)
 
     def _count_restart(self, reason: str) -> None:
@@ -164,17 +162,11 @@ class Member:
             DownstreamError: there is no answer.
         """
         self._count(+1)
-        started, error_type = time.monotonic(), "cancelled"
         try:
             async with self._gate.place(self.server.timeouts.call):
                 outcome = await self._attempts(call, exchange)
-            error_type = _error_type(outcome)
-        except DownstreamError as error:
-            error_type = error.reason.value
-            raise
         finally:
             self._count(-1)
-            self._environment.meters.operation(self.name, call.method, time.monotonic() - started, error_type)
         if isinstance(outcome, Failure) and outcome.detail == HEADERS_REFUSED:
             self._environment.hooks.on_change(self.name, frozenset({Kind.TOOL}))
         return outcome
@@ -358,27 +350,23 @@ class Member:
             server=self.name,
             kind=self.server.kind,
             state=facts.state,
-            since=facts.since,
+            since=shown(facts.since),
             era=hello.era.value if hello is not None else "",
             version=hello.version if hello is not None else "",
             product=hello.product if hello is not None else "",
             connections=sum(1 for slot in slots if slot.connection is not None),
             in_flight=self._in_flight,
-            last_round_trip=facts.last_round_trip,
+            last_round_trip=None if facts.last_round_trip is None else shown(facts.last_round_trip),
             last_error=facts.last_error,
             next_retry=round(waiting, 1) if waiting else None,
             restarts=facts.restarts,
         )
 
-    async def idle(self) -> None:
-        """Wait until no call is in flight."""
-        await self._idle.wait()
-
     async def retire(self) -> None:
         """Let the calls in flight finish, as long as the longest may take, then close."""
         try:
             async with asyncio.timeout(self.server.timeouts.max):
-                await self.idle()
+                await self._idle.wait()
         except TimeoutError:
             _log.warning("server_not_drained", server=self.name, calls=self._in_flight)
         await self.aclose()
@@ -389,10 +377,3 @@ class Member:
         self._slots.clear()
         await asyncio.gather(*(slot.aclose() for slot in slots))
         await self._tasks.aclose()
-        self._environment.meters.up(self.name, False)
-
-
-def _error_type(outcome: Outcome) -> str:
-    if isinstance(outcome, Failure):
-        return "error" if outcome.error is not None else outcome.reason.value
-    return ""

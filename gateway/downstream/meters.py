@@ -8,9 +8,6 @@ from typing import Protocol
 class Meters(Protocol):
     """Takes facts as they happen; methods must not block or raise. ``server`` is the configured name."""
 
-    def up(self, server: str, is_up: bool) -> None:
-        """The server's catalog connection came up or went down."""
-
     def state(self, server: str, state: str) -> None:
         """The server's state changed (values of ``health.State``)."""
 
@@ -26,15 +23,12 @@ class Meters(Protocol):
     def in_flight(self, server: str, calls: int) -> None:
         """Calls in flight now."""
 
-    def operation(self, server: str, method: str, seconds: float, error_type: str) -> None:
-        """A call ended; ``error_type`` is a reason, ``error`` for a server's own error, or ""."""
+    def blocked(self, server: str) -> None:
+        """A dial was refused because of the address that the server's name resolved to."""
 
 
 class NoMeters:
     """Looks away."""
-
-    def up(self, server: str, is_up: bool) -> None:
-        """Do nothing."""
 
     def state(self, server: str, state: str) -> None:
         """Do nothing."""
@@ -51,5 +45,5 @@ class NoMeters:
     def in_flight(self, server: str, calls: int) -> None:
         """Do nothing."""
 
-    def operation(self, server: str, method: str, seconds: float, error_type: str) -> None:
+    def blocked(self, server: str) -> None:
         """Do nothing."""

@@ -10,7 +10,6 @@ from typing import Final
 
 from gateway.downstream import requests
 from gateway.downstream.dialect import (
-    CAPABILITY_OF,
     REFUSED,
     Hello,
     Page,
@@ -28,7 +27,7 @@ from gateway.downstream.listening import Listening
 from gateway.downstream.transport import Answer, Reply, Request
 from gateway.errors import DownstreamError, Reason
 from gateway.model.call import Call
-from gateway.model.catalog import LIST_METHOD, Definition, Kind
+from gateway.model.catalog import CAPABILITY_OF, LIST_METHOD, Definition, Kind
 from gateway.model.exchange import Exchange
 from gateway.model.outcome import Complete, Failure, InputRequired, Outcome, Started
 from gateway.protocol import capabilities, codes, meta, methods, results

@@ -155,7 +155,7 @@ def is_loopback(address: str) -> bool:
     return (mapped or parsed).is_loopback
 
 
-def factory(dialing: Dialing) -> Callable[[AddrInfo], socket.socket]:
+def factory(dialing: Dialing, on_blocked: Callable[[], None] = lambda: None) -> Callable[[AddrInfo], socket.socket]:
     """Make the socket factory for a connector: it judges each address before a socket for it exists."""
 
     def make(info: AddrInfo) -> socket.socket:
@@ -165,6 +165,7 @@ def factory(dialing: Dialing) -> Callable[[AddrInfo], socket.socket]:
         if why is None and dialing.loopback_only and not is_loopback(address):
             why = "not loopback, which tls.insecure is for"
         if why is not None:
+            on_blocked()
             raise Refused(errno.EACCES, f"its address must not be dialed: {why}")
         return socket.socket(family, kind, protocol)
 

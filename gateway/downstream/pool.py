@@ -29,7 +29,7 @@ from gateway.model.catalog import Kind
 from gateway.model.exchange import Exchange
 from gateway.model.outcome import Failure, Outcome
 from gateway.tasks import TaskSet
-from gateway.telemetry.logs import get_logger
+from gateway.telemetry.logs import get_logger, on_crash
 
 CLOSE_TIMEOUT: Final = 15.0
 """Seconds that all servers together may take to end."""
@@ -62,7 +62,7 @@ class Pool:
         self._environment = Environment(make, Eras(options.eras), options.hooks, options.meters)
         self._members: dict[str, Member] = {}
         self._wishes: dict[str, Wishes] = {}
-        self._tasks = TaskSet(lambda name, error: _log.error("pool_task_crashed", task=name, error=repr(error)))
+        self._tasks = TaskSet(on_crash(_log))
         self._retiring: set[Member] = set()
 
     def apply(self, servers: Mapping[str, Server]) -> None:
@@ -152,16 +152,6 @@ class Pool:
         """Wait until these servers have taken what was subscribed to, or have taken too long over it."""
         members = [self._members[name] for name in set(servers) if name in self._members]
         await asyncio.gather(*(member.told() for member in members))
-
-    async def drain(self, seconds: float) -> bool:
-        """Wait until no call is in flight; False where some still are after so many seconds."""
-        try:
-            async with asyncio.timeout(seconds):
-                for member in [*self._members.values(), *self._retiring]:
-                    await member.idle()
-        except TimeoutError:
-            return False
-        return True
 
     async def aclose(self) -> None:
         """End all servers at once, in bounded time."""

@@ -16,17 +16,17 @@ import socket
 import subprocess
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol, cast
 
 from gateway.downstream import cgroup
 from gateway.downstream.cgroup import Cgroup
 from gateway.downstream.child import INTERPRETER, Child, script, spawn
 from gateway.downstream.command import Command, encode
+from gateway.downstream.groups import describe, inhabited
 from gateway.downstream.guardian import Guardian
 from gateway.errors import DownstreamError, Reason
 from gateway.tasks import TaskSet
-from gateway.telemetry.logs import get_logger
+from gateway.telemetry.logs import get_logger, on_crash
 
 GRACE = 2.0
 """Seconds between end of input and SIGTERM, and between SIGTERM and SIGKILL."""
@@ -72,7 +72,7 @@ class Process:
         self._popen = popen
         self._guardian = guardian
         self._owner: Owner | None = owner
-        self._tasks = TaskSet(_crashed)
+        self._tasks = TaskSet(on_crash(_log))
         self._pipes = _Pipes()
         self._input = _Input(self)
         self._open_outputs = 2
@@ -305,38 +305,6 @@ class _Output(asyncio.Protocol):
         self._process.closed("errors" if self._is_stderr else "output")
 
 
-def inhabited(group: int) -> bool:
-    """Tell whether a process group has a member that runs; the dead that process 1 never reaps do not count."""
-    try:
-        os.killpg(group, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    proc = Path("/proc")
-    if not (proc / "self" / "stat").exists():
-        return True
-    for entry in proc.iterdir():
-        if entry.name.isdigit():
-            try:
-                state, _, pgrp = (entry / "stat").read_bytes().rpartition(b")")[2].split()[:3]
-            except (OSError, ValueError):
-                continue
-            if int(pgrp) == group and state != b"Z":
-                return True
-    return False
-
-
-def describe(code: int) -> str:
-    """Say how a process ended: its exit code, or the signal."""
-    if code >= 0:
-        return f"exited with code {code}"
-    try:
-        return f"was ended by {signal.Signals(-code).name}"
-    except ValueError:
-        return f"was ended by signal {-code}"
-
-
 async def start(command: Command, guardian: Guardian, owner: Owner) -> Process:
     """Start a process in a group that the guardian watches.
 
@@ -393,7 +361,3 @@ def _explain(answer: bytes) -> str:
 
 def _failed(command: Command, why: str | None) -> DownstreamError:
     return DownstreamError(Reason.UNAVAILABLE, f"cannot start {command.name}: {why or 'unknown error'}")
-
-
-def _crashed(name: str, error: BaseException) -> None:
-    _log.error("stop_crashed", task=name, error=repr(error))

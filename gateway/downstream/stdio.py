@@ -21,7 +21,7 @@ from gateway.downstream import process as processes
 from gateway.downstream.command import plan
 from gateway.downstream.framing import Line, Splitter, TooLong
 from gateway.downstream.guardian import Guardian
-from gateway.downstream.observer import NobodyWatches, Observer
+from gateway.downstream.meters import Meters, NoMeters
 from gateway.downstream.process import Process
 from gateway.downstream.stderr import Stderr
 from gateway.downstream.transport import Inbox, Reply, Request
@@ -62,13 +62,13 @@ class StdioTransport:
         name: str,
         server: Server,
         guardian: Guardian,
-        observer: Observer | None = None,
+        meters: Meters | None = None,
         generation: int = 1,
     ) -> None:
         self._name = name
         self._server = server
         self._guardian = guardian
-        self._observer = observer or NobodyWatches()
+        self._meters = meters or NoMeters()
         self._generation = generation
         self._splitter = Splitter(server.max_result)
         self._stderr = Stderr(name, given=(value.get_secret_value() for value in server.env.values()))
@@ -90,10 +90,6 @@ class StdioTransport:
         """The last line on its standard error; it may hold anything, so no client ever sees it."""
         line = self._stderr.last_line()
         return f"its last line on stderr: {line}" if line else ""
-
-    def last_stderr(self) -> str:
-        """The last 64 KiB that the process wrote to its standard error, escaped."""
-        return self._stderr.text()
 
     async def open(self, inbox: Inbox) -> None:
         """Start the process.
@@ -213,7 +209,7 @@ class StdioTransport:
 
     def complaint(self, data: bytes) -> None:
         """Bytes of standard error."""
-        self._observer.stderr(len(data))
+        self._meters.stderr(self._name, len(data))
         self._stderr.feed(data)
 
     def ended(self, how: str) -> None:
@@ -280,7 +276,6 @@ class StdioTransport:
             )
 
     def _violation(self, kind: str, detail: str) -> None:
-        self._observer.protocol_error(kind)
         if self._inbox is not None:
             self._inbox.violation(kind, detail)
 

@@ -13,21 +13,6 @@ from gateway.downstream.transport import Transport
 from gateway.errors import DownstreamError, Reason
 
 
-class Counts:
-    """One server's counts of bytes; what breaks the protocol is counted where the dialect's own is."""
-
-    def __init__(self, server: str, meters: Meters) -> None:
-        self._server = server
-        self._meters = meters
-
-    def stderr(self, size: int) -> None:
-        """Pass the bytes of standard error on."""
-        self._meters.stderr(self._server, size)
-
-    def protocol_error(self, kind: str) -> None:
-        """Leave it to the inbox, which hears of it too."""
-
-
 class Transports:
     """The factory that the pool uses outside of tests."""
 
@@ -43,11 +28,11 @@ class Transports:
             DownstreamError: the server is of a kind that has no transport.
         """
         self._generations[name] += 1
-        generation, counts = self._generations[name], Counts(name, self._meters)
+        generation = self._generations[name]
         match server.kind:
             case "stdio":
-                return StdioTransport(name, server, self._guardian, counts, generation)
+                return StdioTransport(name, server, self._guardian, self._meters, generation)
             case "http":
-                return HttpTransport(name, server, counts, generation)
+                return HttpTransport(name, server, self._meters, generation)
             case "openapi":
                 raise DownstreamError(Reason.UNAVAILABLE, f'server "{name}" is an OpenAPI document: not served')

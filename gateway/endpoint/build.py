@@ -14,6 +14,7 @@ from gateway.errors import RequestError
 from gateway.model.call import Call, Caller, Target, new_call_id
 from gateway.model.catalog import Definition, Kind, Route
 from gateway.model.principal import Principal
+from gateway.pipeline.snapshot import target_of
 from gateway.protocol import codes, methods
 from gateway.protocol.jsonrpc import Request
 from gateway.protocol.meta import RequestMeta
@@ -133,7 +134,7 @@ def _named(moment: Moment, draft: Call, params: Object, kind: Kind) -> _Found:
     if _ARGUMENTS in params:
         _object(params, _ARGUMENTS)
     route = _route(moment, draft, kind, name)
-    return _Found(_target(route), params | {"name": route.name}, route.exposed, route.definition)
+    return _Found(target_of(route), params | {"name": route.name}, route.exposed, route.definition)
 
 
 def _route(moment: Moment, draft: Call, kind: Kind, name: str) -> Route:
@@ -142,10 +143,6 @@ def _route(moment: Moment, draft: Call, kind: Kind, name: str) -> Route:
         lost = replace(draft, target=Target(kind, "", name), exposed=name)
         raise UnknownTarget(lost, codes.INVALID_PARAMS, f"{_UNKNOWN[kind]}: {printable(name, SHOWN)}")
     return route
-
-
-def _target(route: Route) -> Target:
-    return Target(route.kind, route.server, route.name, route.definition.annotations)
 
 
 def _resource(moment: Moment, draft: Call, params: Object) -> _Found:
@@ -190,7 +187,7 @@ def _completion(moment: Moment, draft: Call, params: Object) -> _Found:
         case "ref/prompt":
             route = _route(moment, draft, Kind.PROMPT, _text(ref, "name", "ref."))
             own: Object = {"type": "ref/prompt", "name": route.name}
-            return _Found(_target(route), {"ref": own, **rest}, route.exposed, route.definition)
+            return _Found(target_of(route), {"ref": own, **rest}, route.exposed, route.definition)
         case "ref/resource":
             return _resource_ref(moment, draft, _text(ref, "uri", "ref."), rest)
         case _:
@@ -202,7 +199,7 @@ def _resource_ref(moment: Moment, draft: Call, uri: str, rest: Object) -> _Found
     principal, view = draft.principal, draft.caller.view
     for route in moment.listed(Kind.TEMPLATE, principal, view):
         if uri in (f"{route.server}+{route.name}", moment.bare_uri(route, principal, view)):
-            found: tuple[Target, Definition | None] = _target(route), route.definition
+            found: tuple[Target, Definition | None] = target_of(route), route.definition
             break
     else:
         found = resolve(moment, draft, uri)

@@ -26,7 +26,6 @@ _MODERN_MEMBERS: Final = ("resultType", "ttlMs", "cacheScope")
 _LOCAL_REFERENCES: Final = (b'"$ref"', b'"$dynamicRef"', b'"$recursiveRef"', b'"$defs"', b'"definitions"', b'"$id"')
 _STRUCTURED: Final = "structuredContent"
 _OUTPUT_SCHEMA: Final = "outputSchema"
-_MAX_TTL_MS: Final = 300_000
 
 
 def own_result(members: Members) -> Members:
@@ -68,7 +67,7 @@ def _own_hints(members: Members) -> tuple[int, bool]:
         ttl, public = results.cache_hints(members)
     except JsonError:
         return 0, False
-    return max(0, min(ttl or 0, _MAX_TTL_MS)), public
+    return results.bounded_ttl(ttl or 0), public
 
 
 def _legacy(call: Call, members: Members, foreign: bool) -> Members:

@@ -14,6 +14,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from gateway.config.root import Config
+from gateway.config.types import is_loopback
 from gateway.endpoint.rejection import Rejected, Rejection
 from gateway.protocol import headers as names
 from gateway.protocol.codes import HEADER_MISMATCH, INVALID_REQUEST
@@ -107,14 +108,6 @@ class Rules:
         """Tell whether a normalised origin may use us: configured ones, and on a loopback bind its own."""
         own = {f"{self.scheme}://{name}:{bound}" for name in _LOOPBACK_NAMES} if self.loopback else set()
         return origin in self.origins or origin in own
-
-
-def is_loopback(host: str) -> bool:
-    """Tell whether a listen address can only be reached from this machine."""
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"
 
 
 def split_host(text: str) -> tuple[str, int | None] | None:

@@ -13,21 +13,14 @@ from gateway.endpoint import fit
 from gateway.endpoint.services import Moment
 from gateway.errors import RequestError
 from gateway.model.call import Caller
-from gateway.model.catalog import KIND_OF_METHOD, LIST_KEY, LIST_METHOD, Kind, Listing, Route
+from gateway.model.catalog import CAPABILITY_OF, KIND_OF_METHOD, LIST_KEY, LIST_METHOD, Kind, Listing, Route
 from gateway.model.principal import Principal
 from gateway.protocol import codes, rawjson, results
 from gateway.protocol.rawjson import Members, Object
 from gateway.protocol.versions import Era
 from gateway.state.sealing import Sealer, SealError
 
-MAX_TTL_MS: Final = 300_000
 _PURPOSE: Final = "cursor"
-_FEATURE: Final = {
-    Kind.TOOL: "tools",
-    Kind.PROMPT: "prompts",
-    Kind.RESOURCE: "resources",
-    Kind.TEMPLATE: "resources",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,16 +84,11 @@ def hints(moment: Moment, kinds: Iterable[Kind]) -> Object:
     Without any listing there is nothing to be fresh: the time is 0.
     """
     listings = list(moment.catalog.listings.values())
-    features = {_FEATURE[kind] for kind in kinds}
+    features = {CAPABILITY_OF[kind] for kind in kinds}
     default = int(moment.config.naming.list_ttl * 1000)
-    times = [clamp(_ttl(listing, features, default)) for listing in listings]
+    times = [results.bounded_ttl(_ttl(listing, features, default)) for listing in listings]
     public = moment.loaded.anonymous and bool(listings) and all(listing.public for listing in listings)
     return {"ttlMs": min(times, default=0), "cacheScope": "public" if public else "private"}
-
-
-def clamp(ttl_ms: int) -> int:
-    """Bound a time a server told us (S102)."""
-    return max(0, min(ttl_ms, MAX_TTL_MS))
 
 
 def _ttl(listing: Listing, features: Iterable[str], default: int) -> int:

@@ -21,7 +21,6 @@ from gateway.endpoint.guards import Head, Line, Rules
 from gateway.endpoint.inbound import Equipment, Inbound
 from gateway.endpoint.legacy.handler import LegacyHandler
 from gateway.endpoint.modern.handler import ModernHandler
-from gateway.endpoint.outlet import Bucket
 from gateway.endpoint.rejection import Rejected, Rejection
 from gateway.endpoint.running import Running
 from gateway.endpoint.services import Moment, Services
@@ -34,12 +33,9 @@ from gateway.protocol import codes, headers
 from gateway.protocol.jsonrpc import Notification, Request
 from gateway.protocol.versions import Era
 from gateway.tasks import TaskSet
-from gateway.telemetry.logs import frames_of, get_logger
+from gateway.telemetry.logs import get_logger, on_crash
 
 ALLOW: Final = "GET, POST, DELETE"
-EVENTS_PER_SECOND: Final = 10
-"""Audit records of one kind of refusal before a call, over all clients; metrics count every one."""
-
 _STREAMS_BESIDE_SESSIONS: Final = 16
 _EVENT_OF: Final = {
     "origin_denied": "security.origin_denied",
@@ -54,14 +50,14 @@ _log = get_logger("endpoint")
 
 
 class Endpoint:
-    """Serves the MCP URL. Made inside a running event loop; ``bounds`` and ``limits`` are for tests to shorten."""
+    """Serves the MCP URL, through ``server``. Made inside a running loop; ``bounds`` and ``limits`` are for tests."""
 
     def __init__(self, services: Services, bounds: Bounds | None = None, limits: BodyLimits | None = None) -> None:
         config = services.current().config
         self._services = services
         self._rules = Rules.of(config)
         self._limits = limits or BodyLimits(config.listen.max_body)
-        self._tasks = TaskSet(_crashed)
+        self._tasks = TaskSet(on_crash(_log))
         self._running = Running()
         self._announcements, self._updates = Announcements(services), Updates(services)
         self._forget_reloads = services.reloads(self._reloaded)
@@ -69,7 +65,6 @@ class Endpoint:
         equipment = Equipment(services, self._running, self._tasks, self._announcements, self._updates, self._caps)
         self._modern = ModernHandler(equipment)
         self._legacy = LegacyHandler(equipment, config.limits.sessions)
-        self._events = {event: Bucket(EVENTS_PER_SECOND, time.monotonic) for event in _EVENT_OF.values()}
         behind_proxy = bool(config.listen.trusted_proxies)
         default = Bounds(config.limits.connections, None) if behind_proxy else Bounds(config.limits.connections)
         self.server = Server(self.handle, bounds or default, self._refused)
@@ -148,13 +143,10 @@ class Endpoint:
         try:
             return await moment.authenticator.authenticate([] if authorization is None else [authorization])
         except Unauthenticated as error:
-            now = time.monotonic()
-            wait = self._services.throttle.failed(source, now)
+            wait = self._services.throttle.failed(source, time.monotonic())
             self._services.metrics.auth_failures_total.inc(kind=error.kind, reason=error.reason)
-            count = self._services.throttle.unreported(source, now)
-            if count:
-                fields: dict[str, object] = {"source": source, "kind": error.kind, "reason": error.reason}
-                await self._services.security_event("auth.failed", fields | {"count": count})
+            fields: dict[str, object] = {"source": source, "kind": error.kind, "reason": error.reason}
+            await self._services.security_event("auth.failed", fields)
             if wait is not None:
                 raise Rejected(_too_many(wait, "auth_throttled")) from None
             challenge = {"WWW-Authenticate": error.challenge}
@@ -200,20 +192,15 @@ class Endpoint:
             raise Rejected(Rejection(400, codes.INVALID_REQUEST, "Bad request", "framing", close=True)) from None
 
     async def _record(self, rejection: Rejection, source: str) -> None:
-        """Count a rejection, and audit those that look like an attack, at a bounded rate."""
+        """Count a rejection, and audit those that look like an attack."""
         self._refused(rejection.reason)
         event = _EVENT_OF.get(rejection.reason)
-        if event is not None and self._events[event].take():
+        if event is not None:
             detail = (rejection.data or {}).get("reason", rejection.reason)
             await self._services.security_event(event, {"source": source, "reason": detail})
 
     def _refused(self, reason: str) -> None:
         self._services.metrics.http_rejected_total.inc(reason=reason)
-
-
-def build(services: Services, bounds: Bounds | None = None, limits: BodyLimits | None = None) -> Endpoint:
-    """Make the endpoint; serve ``Endpoint.server`` with ``web.ServerRunner``."""
-    return Endpoint(services, bounds, limits)
 
 
 def _line(request: web.BaseRequest) -> Line:
@@ -241,7 +228,3 @@ def _too_many(wait: float, reason: str) -> Rejection:
     code = codes.reason_code(Reason.RATE_LIMITED)
     data = {"source": "gateway", "reason": Reason.RATE_LIMITED.value, "retryAfterMs": int(wait * 1000)}
     return Rejection(429, code, "Too many requests", reason, data=data, headers={"Retry-After": str(seconds)})
-
-
-def _crashed(name: str, error: BaseException) -> None:
-    _log.error("task_crashed", task=name, error=type(error).__name__, frames=frames_of(error))

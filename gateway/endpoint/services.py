@@ -96,7 +96,7 @@ class Services(Protocol):
         """Wait a bounded time until these servers have taken what was subscribed to."""
 
     async def security_event(self, event: str, fields: dict[str, object]) -> None:
-        """Audit a refusal that came before any call. Never raises: the refusal stands, recorded or not."""
+        """Audit a refusal that came before any call, floods of them in sums. Never raises: the refusal stands."""
 
     async def denied(self, call: Call) -> None:
         """Audit a call that was refused before the chain, such as one of an unknown name. Never raises."""

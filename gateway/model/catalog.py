@@ -34,6 +34,13 @@ LIST_KEY: Final = {
     Kind.RESOURCE: "resources",
     Kind.TEMPLATE: "resourceTemplates",
 }
+CAPABILITY_OF: Final = {
+    Kind.TOOL: "tools",
+    Kind.PROMPT: "prompts",
+    Kind.RESOURCE: "resources",
+    Kind.TEMPLATE: "resources",
+}
+"""Which of a server's capabilities says that it has such a list."""
 NAME_KEY: Final = {Kind.TOOL: "name", Kind.PROMPT: "name", Kind.RESOURCE: "uri", Kind.TEMPLATE: "uriTemplate"}
 KIND_OF_METHOD: Final = {method: kind for kind, method in LIST_METHOD.items()}
 

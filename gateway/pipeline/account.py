@@ -7,9 +7,9 @@ from typing import Protocol
 
 from gateway.audit import payload, record
 from gateway.audit.keys import AuditKey
-from gateway.audit.record import DecisionFacts, Ending
+from gateway.audit.record import DecisionFacts
 from gateway.model.call import Call
-from gateway.model.outcome import Complete
+from gateway.model.outcome import Complete, Outcome
 from gateway.pipeline.interceptor import Passage
 from gateway.protocol.rawjson import Object
 
@@ -55,11 +55,11 @@ class Account:
             passage.described = record.describe(call, self._decision(passage), block, self.key)
         return passage.described
 
-    def result(self, passage: Passage, ending: Ending) -> Object:
+    def result(self, passage: Passage, outcome: Outcome) -> Object:
         """Return what is kept of the result."""
-        if not isinstance(ending.outcome, Complete):
+        if not isinstance(outcome, Complete):
             return {}
-        return payload.result_block(self.mode_of(passage), ending.outcome.result, self.key)
+        return payload.result_block(self.mode_of(passage), outcome.result, self.key)
 
     def _decision(self, passage: Passage) -> DecisionFacts:
         decision = passage.decision

@@ -16,8 +16,6 @@ from gateway.telemetry.metrics import Metrics
 class Authorize:
     """Refuses what no policy allows; the decision stays with the passage for limits and audit."""
 
-    name = "authorize"
-
     def __init__(self, engine: Engine, metrics: Metrics) -> None:
         self._engine = engine
         self._metrics = metrics

@@ -21,7 +21,7 @@ from gateway.telemetry.metrics import Metrics
 
 @dataclass(frozen=True, slots=True)
 class Ingredients:
-    """What the steps are made of. ``durable_start`` makes a dispatch wait for the disk."""
+    """What the steps are made of."""
 
     engine: Engine
     account: Account
@@ -30,7 +30,6 @@ class Ingredients:
     servers: Servers
     metrics: Metrics
     pin_state: Callable[[str], str]
-    durable_start: bool = True
 
 
 def compose(parts: Ingredients) -> Chain:
@@ -42,7 +41,7 @@ def compose(parts: Ingredients) -> Chain:
             Authorize(parts.engine, parts.metrics),
             Limit(parts.limiter, parts.in_flight, parts.metrics),
             Guard(parts.pin_state),
-            Seal(parts.account, durable=parts.durable_start),
+            Seal(parts.account),
         ],
         Dispatch(parts.servers),
     )

@@ -13,8 +13,6 @@ from gateway.pipeline.interceptor import CallNext, Passage
 class Guard:
     """Knows how each server's pin stands."""
 
-    name = "guard"
-
     def __init__(self, pin_state: Callable[[str], str]) -> None:
         self._pin_state = pin_state
 

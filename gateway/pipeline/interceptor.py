@@ -35,8 +35,6 @@ CallNext: TypeAlias = Callable[[Call, Passage], Awaitable[Outcome]]
 class Interceptor(Protocol):
     """One step. It may answer itself, pass the call on, or look at the outcome on the way back."""
 
-    name: str
-
     async def __call__(self, call: Call, passage: Passage, call_next: CallNext) -> Outcome:
         """Handle the call."""
 
@@ -47,13 +45,9 @@ class Chain:
     def __init__(self, steps: Sequence[Interceptor], end: CallNext) -> None:
         entry = end
         for step in reversed(steps):
-            entry = partial(_through, step, entry)
+            entry = partial(step, call_next=entry)
         self._entry = entry
 
     async def run(self, call: Call, exchange: Exchange) -> Outcome:
         """Send a call through every step."""
         return await self._entry(call, Passage(exchange))
-
-
-async def _through(step: Interceptor, call_next: CallNext, call: Call, passage: Passage) -> Outcome:
-    return await step(call, passage, call_next)

@@ -13,8 +13,6 @@ from gateway.telemetry.metrics import Metrics
 class Limit:
     """First the principal's own cap of calls in flight, then the limits of every policy that matched."""
 
-    name = "limit"
-
     def __init__(self, limiter: Limiter, in_flight: InFlight, metrics: Metrics) -> None:
         self._limiter = limiter
         self._in_flight = in_flight

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from gateway.audit import record
 from gateway.errors import Reason
 from gateway.model.call import Call
 from gateway.model.outcome import Complete, Failure, InputRequired, Outcome, Started
@@ -11,20 +12,12 @@ from gateway.pipeline.interceptor import CallNext, Passage
 from gateway.protocol import results
 from gateway.protocol.jsonrpc import ErrorObject
 from gateway.protocol.methods import TOOLS_CALL
-from gateway.telemetry.metrics import OUTCOME_OF_REASON, Metrics
+from gateway.telemetry.metrics import Metrics
 
 
 def outcome_label(outcome: Outcome) -> str:
-    """Return the ``outcome`` label of a call: one of the nine of the metrics table."""
-    match outcome:
-        case Complete(result):
-            return "tool_error" if results.is_error(result) else "ok"
-        case InputRequired() | Started():
-            return "ok"
-        case Failure(error=None, reason=reason):
-            return OUTCOME_OF_REASON[reason]
-        case Failure():
-            return "tool_error"
+    """Return the ``outcome`` label of a call: the word of its audit record, but ``ok`` for one that goes on."""
+    return "ok" if isinstance(outcome, (InputRequired, Started)) else record.status_of(outcome)
 
 
 def error_type(outcome: Outcome) -> str:
@@ -44,8 +37,6 @@ def error_type(outcome: Outcome) -> str:
 
 class Observe:
     """Counts calls and times them; the gateway's own share is what the server did not take."""
-
-    name = "observe"
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics

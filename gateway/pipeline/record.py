@@ -20,8 +20,6 @@ _log = get_logger("audit")
 class Record:
     """No answer leaves before its record is written; one that cannot be recorded is withheld."""
 
-    name = "record"
-
     def __init__(self, account: Account) -> None:
         self._account = account
 
@@ -36,13 +34,10 @@ class Record:
         return await self._write(call, passage, outcome)
 
     async def _write(self, call: Call, passage: Passage, outcome: Outcome) -> Outcome:
-        ending = Ending(passage.exchange, outcome, time.monotonic())
+        payload = self._account.result(passage, outcome) if passage.started else {}
+        ending = Ending(passage.exchange, outcome, time.monotonic(), payload=payload)
         described = self._account.describe(call, passage)
-        if passage.started:
-            block = self._account.result(passage, ending)
-            entry = record.call_end(described, Ending(passage.exchange, outcome, ending.now, payload=block))
-        else:
-            entry = record.call_denied(described, ending)
+        entry = record.call_end(described, ending) if passage.started else record.call_denied(described, ending)
         try:
             await self._account.log.append(entry, durable=passage.started and self._account.durable_end)
         except AuditUnavailable:

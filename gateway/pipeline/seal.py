@@ -13,18 +13,15 @@ from gateway.pipeline.interceptor import CallNext, Passage
 class Seal:
     """Waits for the start record to be as durable as ``audit.durability`` says, then lets the call go."""
 
-    name = "seal"
-
-    def __init__(self, account: Account, *, durable: bool) -> None:
+    def __init__(self, account: Account) -> None:
         self._account = account
-        self._durable = durable
 
     async def __call__(self, call: Call, passage: Passage, call_next: CallNext) -> Outcome:
         entry = record.call_start(self._account.describe(call, passage))
         # Set before the wait: the record is written even when the client leaves meanwhile, and then needs its end.
         passage.started = True
         try:
-            await self._account.log.append(entry, durable=self._durable)
+            await self._account.log.append(entry, durable=True)
         except AuditUnavailable:
             passage.started = False
             return Failure(

@@ -27,7 +27,6 @@ class Request:
     id: Id
     method: str
     params: Object = field(default_factory=dict)
-    has_params: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +106,7 @@ def parse(value: Value) -> Message:
         raise Invalid('"params" must be an object', known)
     if known is None:
         return Notification(method, params)
-    return Request(known, method, params, "params" in value)
+    return Request(known, method, params)
 
 
 def _response(value: Object, identifier: Id | None) -> Response:

@@ -13,6 +13,9 @@ COMPLETE: Final = "complete"
 INPUT_REQUIRED: Final = "input_required"
 TASK: Final = "task"
 
+MAX_TTL_MS: Final = 300_000
+"""The longest that clients are told they may keep a result."""
+
 _COMPLETE = rawjson.raw(COMPLETE)
 
 
@@ -50,6 +53,11 @@ def refusal(reason: Reason, text: str, *, may_have_run: bool, retry_after_ms: in
 def list_page(key: str, items: Iterable[bytes], extra: Object) -> Members:
     """Join encoded definitions to one page of a list, without reading them again."""
     return {key: Raw(b"[" + b",".join(items) + b"]")} | {name: rawjson.raw(value) for name, value in extra.items()}
+
+
+def bounded_ttl(ttl_ms: int) -> int:
+    """Bound a time that a server told us (S102)."""
+    return max(0, min(ttl_ms, MAX_TTL_MS))
 
 
 def cache_hints(result: Members) -> tuple[int | None, bool]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import sys
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol, TypeAlias
 
@@ -174,6 +174,15 @@ def frames_of(error: BaseException) -> list[str]:
     return [f"{frame.filename.rpartition('/')[2]}:{frame.lineno} {frame.name}" for frame in frames]
 
 
+def on_crash(log: Logger) -> Callable[[str, BaseException], None]:
+    """Return what a ``TaskSet`` calls for a task that crashed: it tells the error's type and frames, never its text."""
+
+    def report(task: str, error: BaseException) -> None:
+        log.error("task_crashed", task=task, error=type(error).__name__, frames=frames_of(error))
+
+    return report
+
+
 def _is_terminal() -> bool:
     try:
         return sys.stderr.isatty()
@@ -255,4 +264,4 @@ def _text(value: str) -> str:
     return cut_bytes(printable(value, MAX_STRING), MAX_STRING)
 
 
-__all__ = ["Format", "Logger", "clean", "configure", "frames_of", "get_logger"]
+__all__ = ["Format", "Logger", "clean", "configure", "frames_of", "get_logger", "on_crash"]

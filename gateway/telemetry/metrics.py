@@ -40,23 +40,6 @@ OUTCOMES: Final = (
     "cancelled",
     "too_large",
 )
-OUTCOME_OF_REASON: Final[Mapping[Reason, str]] = {
-    Reason.DENIED: "denied",
-    Reason.APPROVAL_REQUIRED: "denied",
-    Reason.APPROVAL_DENIED: "denied",
-    Reason.RATE_LIMITED: "limited",
-    Reason.OVERLOADED: "limited",
-    Reason.INVALID_ARGUMENTS: "denied",
-    Reason.DUPLICATE: "denied",
-    Reason.UNAVAILABLE: "unavailable",
-    Reason.TIMEOUT: "timeout",
-    Reason.CANCELLED: "cancelled",
-    Reason.PROTOCOL_ERROR: "protocol_error",
-    Reason.TOO_LARGE: "too_large",
-    Reason.AUDIT_UNAVAILABLE: "unavailable",
-    Reason.BLOCKED_CONTENT: "denied",
-}
-"""The ``outcome`` label of a call that the gateway stopped."""
 STATES: Final = ("starting", "up", "degraded", "open", "quarantined", "failed")
 """States of a server, of which exactly one has the value 1."""
 PIN_ASPECTS: Final = (
@@ -296,10 +279,6 @@ class Metrics:
         if gone:
             self._forget("client", gone)
 
-    def forget_server(self, name: str) -> None:
-        """Drop every series of a server that is no more."""
-        self._forget("server", frozenset({name}))
-
     def _forget(self, label: str, values: frozenset[str]) -> None:
         for metric in self._all:
             metric.forget(lambda labels: labels.get(label) in values)
@@ -357,4 +336,4 @@ def _full(name: str) -> str:
     return name if name.startswith("mcp_") else f"mcp_gateway_{name}"
 
 
-__all__ = ["MAX_SERIES", "OTHER", "OUTCOMES", "OUTCOME_OF_REASON", "STATES", "Counter", "Gauge", "Histogram", "Metrics"]
+__all__ = ["MAX_SERIES", "OTHER", "OUTCOMES", "STATES", "Counter", "Gauge", "Histogram", "Metrics"]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.audit.committer import Answers, CommitPolicy, Committer, Silence, reason_of
+from gateway.audit.committer import Answers, CommitPolicy, Committer, NoMeters, reason_of
 from gateway.audit.handover import Entry, Handover
 from gateway.audit.verify import verify
 from gateway.errors import AuditUnavailable, ConfigError
@@ -15,7 +15,7 @@ from gateway.protocol.rawjson import Object
 from tests.kit.audit import FlakyDisk, end, events, journal, notice, read_log, start
 
 
-class Observed(Silence):
+class Observed(NoMeters):
     def __init__(self) -> None:
         self.events: list[str] = []
         self.failures: list[str] = []

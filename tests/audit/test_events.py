@@ -20,7 +20,6 @@ RECORDS: tuple[Object, ...] = (
     events.unknown_denied(ASKED, "no_such\x1btool", 12, KEY),
     events.list_served(ASKED, 42, KEY),
     events.refused_early("auth.failed", "203.0.113.9", {"kind": "key", "reason": "unknown"}, 3),
-    events.security("state_rejected", "expired\n", ASKED, KEY),
     events.ratelimit_refused(ASKED, {"bucket": "alice"}, KEY),
     events.server_event("downstream.exited", "files", {"code": 1, "stderr": "x\x1b[2J"}),
     events.server_event("pin.mismatch", "files", {"kind": "argv"}),

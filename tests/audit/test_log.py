@@ -14,7 +14,7 @@ from typing import Literal
 
 import pytest
 
-from gateway.audit.committer import Silence
+from gateway.audit.committer import NoMeters
 from gateway.audit.log import AuditLog, AuditOptions
 from gateway.audit.segment import Disk
 from gateway.audit.verify import verify
@@ -231,7 +231,7 @@ async def test_a_directory_that_cannot_be_written_refuses_calls_until_it_can(tmp
     assert verify(directory).ok
 
 
-class Counting(Silence):
+class Counting(NoMeters):
     def __init__(self) -> None:
         self.failures: list[str] = []
         self.lost = 0
@@ -245,7 +245,7 @@ class Counting(Silence):
 
 async def test_a_full_queue_refuses_at_once(tmp_path: Path) -> None:
     slow, counting = SlowDisk(), Counting()
-    log = await opened(AuditOptions(tmp_path, queue=2, disk=slow.disk(), observer=counting))
+    log = await opened(AuditOptions(tmp_path, queue=2, disk=slow.disk(), meters=counting))
     async with asyncio.TaskGroup() as group:
         group.create_task(log.append(start("writing"), durable=True))
         assert await asyncio.to_thread(slow.reached.acquire, timeout=5)
@@ -309,11 +309,11 @@ async def test_a_record_that_is_too_large_is_made_to_fit(tmp_path: Path) -> None
 
 def test_the_configs_section_is_read(tmp_path: Path) -> None:
     section = Audit(dir=str(tmp_path), durability="interval(1s)", on_failure="open")
-    options = AuditOptions.from_config(section, {"config_sha256": "51d0"}, Silence())
+    options = AuditOptions.from_config(section, {"config_sha256": "51d0"}, NoMeters())
 
     assert (options.directory, options.durability, options.on_failure) == (tmp_path, "interval", "open")
-    assert AuditOptions.from_config(Audit(durability="each"), {}, Silence()).durability == "each"
-    assert AuditOptions.from_config(Audit(), {}, Silence()).durability == "group"
+    assert AuditOptions.from_config(Audit(durability="each"), {}, NoMeters()).durability == "each"
+    assert AuditOptions.from_config(Audit(), {}, NoMeters()).durability == "group"
 
 
 def run_and_kill(directory: Path, durability: str, lines: int) -> list[str]:

@@ -1,12 +1,18 @@
 from __future__ import annotations
 
+import ast
+from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args, get_origin
 
 import pytest
+from pydantic import BaseModel
 
+from gateway.config import availability
 from gateway.config.availability import FEATURES, not_in_force
+from gateway.config.places import Loc
 from gateway.config.root import Config
-from gateway.config.shape import annotations_at
+from gateway.config.shape import annotations_at, members
 from tests.kit.config_files import loaded, only, problems
 
 SERVER = "servers: {a: {command: x}}\n"
@@ -21,6 +27,7 @@ REFUSED = [
     ("servers: {a: {command: x, pin: {mode: tofu}}}", "servers.a.pin.mode"),
     ("servers: {a: {command: x, pin: {mode: strict}}}", "servers.a.pin.mode"),
     ("servers: {a: {command: x, pin: {probe: {tool: whoami}}}}", "servers.a.pin.probe"),
+    ("servers: {a: {command: x, pin: {files: [data.db]}}}", "servers.a.pin.files"),
     ("servers: {a: {command: x, results: {hidden: strip}}}", "servers.a.results.hidden"),
     ("servers: {a: {command: x, results: {secrets: redact}}}", "servers.a.results.secrets"),
     ("servers: {a: {command: x, results: {markers: flag}}}", "servers.a.results.markers"),
@@ -42,6 +49,13 @@ REFUSED = [
 NOTED = [
     ("servers: {a: {command: x, asks: [roots]}}", "servers.a.asks"),
     ("servers: {a: {command: x, instructions: forward}}", "servers.a.instructions"),
+    ("servers: {a: {command: x, park: false}}", "servers.a.park"),
+    ("servers: {a: {command: x, timeouts: {asks: 5m}}}", "servers.a.timeouts.asks"),
+    ("servers: {a: {command: x, pin: {rotating: [TOKEN]}}}", "servers.a.pin.rotating"),
+    ("servers: {a: {command: x, pin: {new_tools: allow}}}", "servers.a.pin.new_tools"),
+    ("servers: {a: {url: 'http://x', allow_networks: [10.0.0.0/8]}}", "servers.a.allow_networks"),
+    ("policies: [{name: p, clients: [anonymous], audit: {redact: [/a]}}]", "policies[0].audit.redact"),
+    ("audit: {retention: 90d}", "audit.retention"),
     ("telemetry: {otlp: 'http://collector'}", "telemetry.otlp"),
 ]
 
@@ -88,6 +102,49 @@ def test_every_row_is_about_a_key_that_exists() -> None:
             for at, part in enumerate(feature.where)
         )
         assert annotations_at(loc), feature.where
+
+
+SOURCE = Path(availability.__file__).parents[1]
+ABOUT_KEYS = ("availability.py", "reference.py", "schema.py", "shape.py", "translate.py", "paths.py")
+"""Modules of the config that speak of keys and do nothing with their values."""
+
+SPOKEN_FOR = {("servers", "required"), ("servers", "validate")}
+"""The loader reads the one before there is a model; ``not_in_force`` tells of the other."""
+
+
+def attributes_read() -> set[str]:
+    """Every attribute that some module reads."""
+    trees = [ast.parse(path.read_text("utf-8")) for path in SOURCE.rglob("*.py") if path.name not in ABOUT_KEYS]
+    return {node.attr for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+
+
+def keys(model: type[BaseModel], at: Loc = ()) -> Iterator[tuple[Loc, str]]:
+    """Yield the place of every key with a value of its own, and its attribute; ``*`` is any name or item."""
+    for name, info in model.model_fields.items():
+        loc: Loc = (*at, info.alias or name)
+        models: list[tuple[type[BaseModel], Loc]] = []
+        for member in members(info.annotation):
+            many = get_origin(member) in (dict, list)
+            inside = members(get_args(member)[-1]) if many else [member]
+            found = [item for item in inside if isinstance(item, type) and issubclass(item, BaseModel)]
+            models += [(item, (*loc, "*") if many else loc) for item in found]
+        if not models:
+            yield loc, name
+        for inner, place in models:
+            yield from keys(inner, place)
+
+
+def test_no_key_is_silently_ignored() -> None:
+    """G126: whatever may be written is read somewhere, or this version says that it does not do it."""
+    read = attributes_read()
+    silent = [
+        ".".join(map(str, loc))
+        for loc, name in keys(Config)
+        if name not in read
+        and (loc[0], loc[-1]) not in SPOKEN_FOR
+        and not any(loc[: len(feature.where)] == feature.where for feature in FEATURES)
+    ]
+    assert silent == []
 
 
 def test_defaults_that_are_not_in_force_are_said_for_servers_that_have_them() -> None:

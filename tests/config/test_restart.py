@@ -1,7 +1,9 @@
 from __future__ import annotations
 
-from gateway.config.restart import restart_needed
-from gateway.config.root import Config
+from pathlib import Path
+
+from gateway.config.restart import RESTART_SECTIONS, restart_needed, with_running_sections
+from gateway.config.root import Config, LoadedConfig
 
 
 def config(text: dict[str, object]) -> Config:
@@ -24,3 +26,13 @@ def test_settings_that_reload_need_none() -> None:
 def test_changed_secrets_are_noticed_without_being_shown() -> None:
     wanted = config({"admin": {"metrics_token": "0123456789abcdef"}})
     assert restart_needed(Config(), wanted) == ["admin.metrics_token"]
+
+
+def test_a_reload_takes_everything_but_what_needs_a_restart() -> None:
+    running = LoadedConfig(config=config({"listen": {"port": 1}}), path=Path("a"), digest="1")
+    sections: dict[str, object] = {"listen": {"port": 2}, "limits": {"in_flight": 7}}
+    wanted = LoadedConfig(config=config(sections), path=Path("b"), digest="2")
+    made = with_running_sections(running, wanted)
+    assert (made.config.listen.port, made.config.limits.in_flight, made.digest) == (1, 7, "2")
+    assert restart_needed(running.config, made.config) == []
+    assert {name.partition(".")[0] for name in restart_needed(running.config, wanted.config)} <= set(RESTART_SECTIONS)

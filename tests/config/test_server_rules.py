@@ -4,29 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config.server_rules import is_loopback
 from tests.kit.config_files import loaded, only, problems
-
-
-@pytest.mark.parametrize(
-    ("host", "loopback"),
-    [
-        ("127.0.0.1", True),
-        ("127.8.9.1", True),
-        ("::1", True),
-        ("[::1]", True),
-        ("localhost", True),
-        ("LOCALHOST", True),
-        ("0.0.0.0", False),
-        ("::", False),
-        ("", False),
-        ("10.0.0.1", False),
-        ("localhost.example.com", False),
-        ("127.0.0.1.example.com", False),
-    ],
-)
-def test_which_hosts_are_loopback(host: str, loopback: bool) -> None:
-    assert is_loopback(host) is loopback
 
 
 @pytest.mark.parametrize("name", ["a", "My Wiki", "0-x_y.z", "a" * 64])

@@ -135,3 +135,24 @@ def test_lengths_are_written_in_their_largest_unit() -> None:
         "4MiB",
         "2GiB",
     ]
+
+
+@pytest.mark.parametrize(
+    ("host", "loopback"),
+    [
+        ("127.0.0.1", True),
+        ("127.8.9.1", True),
+        ("::1", True),
+        ("[::1]", True),
+        ("localhost", True),
+        ("LOCALHOST", True),
+        ("0.0.0.0", False),
+        ("::", False),
+        ("", False),
+        ("10.0.0.1", False),
+        ("localhost.example.com", False),
+        ("127.0.0.1.example.com", False),
+    ],
+)
+def test_which_hosts_are_loopback(host: str, loopback: bool) -> None:
+    assert types.is_loopback(host) is loopback

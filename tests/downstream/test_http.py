@@ -110,7 +110,7 @@ async def test_notifications_on_a_requests_stream_are_its_own() -> None:
 
 async def test_noise_on_a_stream_is_skipped_and_counted() -> None:
     """G018"""
-    inbox, counts = Recorder(), Counts()
+    inbox = Recorder()
 
     async def script(exchange: Exchange) -> None:
         await exchange.start_stream()
@@ -122,12 +122,22 @@ async def test_noise_on_a_stream_is_skipped_and_counted() -> None:
         await exchange.end_stream()
 
     async with serving(script) as server:
-        transport = HttpTransport("wiki", Server.model_validate({"url": server.url}), counts)
+        transport = HttpTransport("wiki", Server.model_validate({"url": server.url}))
         await transport.open(inbox)
         assert result(await transport.request(PING)) == {"ok": 1}
         await transport.aclose()
     assert inbox.kinds == ["bad_json", "bad_json", "not_jsonrpc", "unknown_id", "unknown_id"]
-    assert counts.errors == inbox.kinds
+
+
+async def test_a_dial_that_is_forbidden_is_refused_and_counted() -> None:
+    """S118"""
+    counts = Counts()
+    transport = HttpTransport("wiki", Server.model_validate({"url": "http://169.254.169.254/latest"}), counts)
+    await transport.open(Recorder())
+    with pytest.raises(DownstreamError, match="its address must not be dialed: link-local"):
+        await transport.request(PING)
+    await transport.aclose()
+    assert counts.dials == ["wiki"]
 
 
 @pytest.mark.parametrize("status", [200, 400, 404, 401, 500])

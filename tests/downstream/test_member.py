@@ -50,9 +50,6 @@ class Meters(NoMeters):
 
     events: list[tuple[object, ...]] = field(default_factory=list)
 
-    def up(self, server: str, is_up: bool) -> None:
-        self.events.append(("up", is_up))
-
     def state(self, server: str, state: str) -> None:
         self.events.append(("state", state))
 
@@ -61,9 +58,6 @@ class Meters(NoMeters):
 
     def protocol_error(self, server: str, kind: str) -> None:
         self.events.append(("protocol_error", kind))
-
-    def operation(self, server: str, method: str, seconds: float, error_type: str) -> None:
-        self.events.append(("operation", method, error_type))
 
 
 class World:
@@ -126,7 +120,7 @@ async def test_the_catalog_connection_comes_up_by_itself_and_says_so() -> None:
         assert (status.state, status.era, status.product, status.connections) == (State.UP, "modern", "scripted/1.0", 1)
         assert status.last_round_trip is not None
         assert one.member.hello() is not None
-    assert one.meters.events[:3] == [("state", "starting"), ("state", "up"), ("up", True)]
+    assert one.meters.events == [("state", "starting"), ("state", "up")]
 
 
 async def test_modern_servers_are_shared_by_all_principals() -> None:
@@ -421,25 +415,6 @@ async def test_refused_headers_have_the_definitions_read_again() -> None:
         outcome = await one.call()
         assert isinstance(outcome, Failure)
         assert await one.heard("change", 2) == frozenset({Kind.TOOL})
-
-
-async def test_operations_are_measured_by_how_they_end() -> None:
-    answers = iter([reply(content=[]), failure(-32000), failure(-32020)])
-    farm = Farm(but(MODERN, {"tools/call": lambda sent: next(answers)}))
-    async with world(farm) as one:
-        for _ in range(3):
-            await one.call()
-        farm.made[0].script["tools/call"] = failing(1, LATE)["tools/call"]
-        with pytest.raises(DownstreamError):
-            await one.call()
-        farm.made[0].script["tools/call"] = never
-        task = asyncio.get_running_loop().create_task(one.call())
-        await farm.made[0].reached("tools/call", 5)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-    ends = [event[2] for event in one.meters.events if event[0] == "operation"]
-    assert ends == ["", "error", "protocol_error", "timeout", "cancelled"]
 
 
 async def test_pages_come_from_the_catalog_connection_and_count_as_round_trips() -> None:

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Coroutine, Iterator
@@ -14,7 +13,7 @@ import pytest
 from gateway.downstream import process as module
 from gateway.downstream.command import Command
 from gateway.downstream.guardian import Guardian
-from gateway.downstream.process import Process, describe, start
+from gateway.downstream.process import Process, start
 from gateway.errors import DownstreamError, Reason
 from tests.kit.processes import SCRIPT, WAIT, alive, eventually, guarded
 
@@ -327,19 +326,6 @@ async def test_open_files_are_limited_for_the_process_only() -> None:
         await asyncio.wait_for(owner.over.wait(), WAIT)
         await process.stop()
         assert bytes(owner.out) == b"24\n"
-
-
-@pytest.mark.parametrize(
-    ("code", "text"),
-    [
-        (0, "exited with code 0"),
-        (127, "exited with code 127"),
-        (-signal.SIGSEGV, "was ended by SIGSEGV"),
-        (-64 - 1, "was ended by signal 65"),
-    ],
-)
-def test_an_end_is_described(code: int, text: str) -> None:
-    assert describe(code) == text
 
 
 def test_it_works_on_uvloop() -> None:

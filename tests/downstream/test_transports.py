@@ -1,4 +1,4 @@
-"""The factory: the transport that a config asks for, and what is counted of it."""
+"""The factory: the transport that a config asks for."""
 
 from __future__ import annotations
 
@@ -8,20 +8,9 @@ from gateway.downstream.guardian import Guardian
 from gateway.downstream.http import HttpTransport
 from gateway.downstream.meters import NoMeters
 from gateway.downstream.stdio import StdioTransport
-from gateway.downstream.transports import Counts, Transports
+from gateway.downstream.transports import Transports
 from gateway.errors import DownstreamError
 from tests.kit.transport import server
-
-
-class Meters(NoMeters):
-    def __init__(self) -> None:
-        self.bytes: list[tuple[str, int]] = []
-
-    def stderr(self, server: str, size: int) -> None:
-        self.bytes.append((server, size))
-
-    def protocol_error(self, server: str, kind: str) -> None:
-        raise AssertionError("counted by the inbox alone")
 
 
 def test_each_kind_has_its_transport_and_each_start_its_number() -> None:
@@ -37,11 +26,3 @@ def test_each_kind_has_its_transport_and_each_start_its_number() -> None:
 def test_a_kind_without_a_transport_is_named() -> None:
     with pytest.raises(DownstreamError, match='server "a" is an OpenAPI document'):
         Transports(Guardian(), NoMeters())("a", server(command=None, openapi="x.yaml"))
-
-
-def test_bytes_of_standard_error_are_counted_for_their_server() -> None:
-    meters = Meters()
-    counts = Counts("a", meters)
-    counts.stderr(7)
-    counts.protocol_error("bad_json")
-    assert meters.bytes == [("a", 7)]

@@ -149,4 +149,4 @@ def test_a_valid_id_is_echoed_even_if_the_rest_is_not() -> None:
 
 
 def test_a_message_is_read() -> None:
-    assert body.message({"jsonrpc": "2.0", "id": 0, "method": "ping"}) == Request(0, "ping", {}, has_params=False)
+    assert body.message({"jsonrpc": "2.0", "id": 0, "method": "ping"}) == Request(0, "ping", {})

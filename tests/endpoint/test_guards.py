@@ -299,18 +299,3 @@ def test_unreadable_entries_of_the_config_allow_nothing() -> None:
     )
     assert rules.hosts == frozenset()
     assert rules.origins == frozenset()
-
-
-@pytest.mark.parametrize(
-    ("host", "loopback"),
-    [
-        ("127.0.0.1", True),
-        ("127.9.9.9", True),
-        ("::1", True),
-        ("localhost", True),
-        ("0.0.0.0", False),
-        ("example.com", False),
-    ],
-)
-def test_a_loopback_bind_is_known(host: str, loopback: bool) -> None:
-    assert guards.is_loopback(host) is loopback

@@ -22,7 +22,6 @@ from gateway.config.root import Config, Listen, LoadedConfig
 from gateway.endpoint.body import BodyLimits
 from gateway.endpoint.connection import Bounds
 from gateway.endpoint.server import Endpoint
-from gateway.endpoint.server import build as build_endpoint
 from gateway.endpoint.services import ChangeListener, UpdateListener
 from gateway.errors import DownstreamError, Reason
 from gateway.model.call import Call, Caller, Target
@@ -268,7 +267,7 @@ async def serving(
 ) -> AsyncIterator[Site]:
     """Serve an endpoint on a free loopback port for a block."""
     services = FakeServices(now or moment())
-    endpoint = build_endpoint(services, bounds, limits)
+    endpoint = Endpoint(services, bounds, limits)
     runner = web.ServerRunner(endpoint.server, shutdown_timeout=1.0)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 from gateway.config.servers import Server
 from gateway.downstream.guardian import Guardian
+from gateway.downstream.meters import NoMeters
 from gateway.downstream.stdio import StdioTransport
 from gateway.downstream.transport import Answer, Reply, Request
 from gateway.protocol import rawjson
@@ -64,17 +65,17 @@ class Recorder:
 
 
 @dataclass
-class Counts:
-    """An observer that adds up."""
+class Counts(NoMeters):
+    """Meters that add up what transports tell."""
 
-    stderr_bytes: int = 0
-    errors: list[str] = field(default_factory=list)
+    stderr_bytes: dict[str, int] = field(default_factory=dict)
+    dials: list[str] = field(default_factory=list)
 
-    def stderr(self, size: int) -> None:
-        self.stderr_bytes += size
+    def stderr(self, server: str, size: int) -> None:
+        self.stderr_bytes[server] = self.stderr_bytes.get(server, 0) + size
 
-    def protocol_error(self, kind: str) -> None:
-        self.errors.append(kind)
+    def blocked(self, server: str) -> None:
+        self.dials.append(server)
 
 
 def plain(members: Members) -> Value:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from gateway.audit.keys import AuditKey
-from gateway.audit.record import Ending
 from gateway.errors import Reason
 from gateway.model.outcome import Failure
 from gateway.pipeline.account import Account, least_revealing
@@ -69,6 +68,6 @@ def test_a_call_without_a_decision_was_denied() -> None:
 
 def test_only_results_are_digested() -> None:
     way = passage()
-    kept = ACCOUNT.result(way, Ending(way.exchange, OK, 0.0))
+    kept = ACCOUNT.result(way, OK)
     assert str(kept["result_hmac"]).startswith(KEY.id)
-    assert ACCOUNT.result(way, Ending(way.exchange, Failure(Reason.DENIED, "no"), 0.0)) == {}
+    assert ACCOUNT.result(way, Failure(Reason.DENIED, "no")) == {}

@@ -15,8 +15,8 @@ from gateway.protocol.rawjson import Object
 from tests.kit.calls import OK, MemoryLog, Next, call, passage
 
 
-def step(log: MemoryLog, *, durable: bool = True) -> Seal:
-    return Seal(Account(log, AuditKey.of(b"k" * 32), "shape", "d" * 64), durable=durable)
+def step(log: MemoryLog) -> Seal:
+    return Seal(Account(log, AuditKey.of(b"k" * 32), "shape", "d" * 64))
 
 
 async def test_the_start_is_written_before_the_call_goes_on() -> None:
@@ -39,11 +39,10 @@ async def test_without_a_record_nothing_is_dispatched() -> None:
     assert rest.calls == []
 
 
-@pytest.mark.parametrize("durable", [True, False])
-async def test_the_wait_for_the_disk_is_the_configs_choice(durable: bool) -> None:
+async def test_the_start_asks_for_the_disk_and_the_log_knows_what_the_config_makes_of_that() -> None:
     log = MemoryLog()
-    await step(log, durable=durable)(call(), passage(), Next())
-    assert log.durable == [durable]
+    await step(log)(call(), passage(), Next())
+    assert log.durable == [True]
 
 
 async def test_a_client_that_leaves_during_the_write_still_has_a_call_that_started() -> None:

@@ -32,7 +32,7 @@ IDS: list[Id] = [1, "1", 0, "", -5, 2**63 - 1, "x" * 128, "é\U0001f600", "null"
 def test_a_request_keeps_its_id_and_the_type_of_it(identifier: Id) -> None:
     """G043: 1, "1", 0 and "" are four different ids and none of them is missing."""
     message = jsonrpc.parse({"jsonrpc": "2.0", "id": identifier, "method": "ping"})
-    assert message == Request(identifier, "ping", {}, has_params=False)
+    assert message == Request(identifier, "ping", {})
     assert isinstance(message, Request)
     assert type(message.id) is type(identifier)
     assert rawjson.decode_value(jsonrpc.encode_result(message.id, {})) == {
@@ -58,11 +58,6 @@ def test_a_message_without_an_id_is_a_notification_whatever_its_method() -> None
     """G066 and S30: who receives it sees a notification, so that it can never be run as a call."""
     message = jsonrpc.parse({"jsonrpc": "2.0", "method": "tools/call", "params": {"name": "a"}})
     assert message == Notification("tools/call", {"name": "a"})
-
-
-def test_params_are_told_from_no_params() -> None:
-    with_params = jsonrpc.parse({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}})
-    assert with_params == Request(1, "tools/list", {}, has_params=True)
 
 
 @pytest.mark.parametrize("value", [None, True, 1, 1.5, "a", [], [{"jsonrpc": "2.0", "id": 1, "method": "ping"}]])
@@ -94,7 +89,7 @@ def test_a_known_member_in_another_case_is_refused(key: str) -> None:
 def test_unknown_members_of_an_envelope_are_left_behind() -> None:
     """S27: what is sent on is built from the known members alone."""
     message = jsonrpc.parse({"jsonrpc": "2.0", "id": 1, "method": "ping", "x": 1, "meta": {}, "idd": 2})
-    assert message == Request(1, "ping", {}, has_params=False)
+    assert message == Request(1, "ping", {})
 
 
 @pytest.mark.parametrize("method", [None, 1, "", [], {}, True])
