@@ -48,7 +48,8 @@ class Call:
 
     ``params`` holds the known members besides ``_meta``, with the target's own name in place of the exposed one;
     ``meta`` the client's own ``_meta`` keys that may travel; ``definition`` the catalog's entry of the target
-    (None for resources read through a template or a scheme).
+    (None for resources read through a template or a scheme). A call that goes on after questions carries the client's
+    answers by key in ``input_responses`` and what the server gave it to carry in ``request_state``, exactly as it came.
     """
 
     id: str
@@ -64,6 +65,8 @@ class Call:
     trace: dict[str, str] = field(default_factory=dict)
     progress_token: Id | None = None
     log_level: str | None = None
+    input_responses: Object | None = None
+    request_state: str | None = None
 
     @property
     def arguments(self) -> Object:
