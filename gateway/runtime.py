@@ -40,6 +40,7 @@ from gateway.model.catalog import Kind, Listing
 from gateway.model.principal import Principal
 from gateway.pipeline.account import Account, least_revealing
 from gateway.pipeline.compose import Ingredients, compose
+from gateway.pipeline.rounds import Terms
 from gateway.pipeline.snapshot import Snapshot, snapshot_digest
 from gateway.policy.decision import Question
 from gateway.policy.engine import Engine
@@ -293,7 +294,16 @@ class Runtime:
             durable_end=config.audit.durability == "each",
         )
         chain = compose(
-            Ingredients(engine, account, self._limiter, self._in_flight, self.pool, self.metrics, self._pin_state)
+            Ingredients(
+                engine,
+                account,
+                self._limiter,
+                self._in_flight,
+                self.pool,
+                self.metrics,
+                self._pin_state,
+                lambda server: Terms.of(config.servers[server]),
+            )
         )
         catalog = build(config.naming, config.servers, self._known(loaded))
         authenticator = Authenticator(loaded, lambda: datetime.now(UTC))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from gateway.downstream.connection import MakeTransport
 from gateway.downstream.eras import Eras
 from gateway.downstream.meters import Meters, NoMeters
+from gateway.downstream.parking import Parking
 from gateway.model.catalog import Kind
 
 
@@ -42,3 +43,4 @@ class Environment:
     eras: Eras
     hooks: Hooks = field(default_factory=Hooks)
     meters: Meters = field(default_factory=NoMeters)
+    parking: Parking = field(default_factory=Parking)

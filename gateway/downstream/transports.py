@@ -8,6 +8,7 @@ from gateway.config.servers import Server
 from gateway.downstream.guardian import Guardian
 from gateway.downstream.http import HttpTransport
 from gateway.downstream.meters import Meters
+from gateway.downstream.sse import SseTransport
 from gateway.downstream.stdio import StdioTransport
 from gateway.downstream.transport import Transport
 from gateway.errors import DownstreamError, Reason
@@ -47,6 +48,8 @@ class Transports:
         match server.kind:
             case "stdio":
                 return StdioTransport(name, server, self._guardian, counts, generation)
+            case "http" if server.transport == "sse":
+                return SseTransport(name, server, counts, generation)
             case "http":
                 return HttpTransport(name, server, counts, generation)
             case "openapi":

@@ -1,15 +1,19 @@
-"""Writes how a call ended, whatever happens: ``call.end`` for one that was dispatched, else ``call.denied``."""
+"""Writes how a call ended, whatever happens: ``call.end`` for one that was dispatched, else ``call.denied``.
+
+One that waits for its client's answers has not ended: it gets a ``call.round``.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 
 from gateway.audit import record
 from gateway.audit.record import Ending
 from gateway.errors import AuditUnavailable, Reason
 from gateway.model.call import Call
-from gateway.model.outcome import Failure, Outcome
+from gateway.model.outcome import Failure, InputRequired, Outcome
 from gateway.pipeline.account import Account
 from gateway.pipeline.interceptor import CallNext, Passage
 from gateway.telemetry.logs import get_logger
@@ -36,13 +40,14 @@ class Record:
         return await self._write(call, passage, outcome)
 
     async def _write(self, call: Call, passage: Passage, outcome: Outcome) -> Outcome:
-        ending = Ending(passage.exchange, outcome, time.monotonic())
+        ending = Ending(passage.exchange, outcome, time.monotonic(), passage.rounds)
         described = self._account.describe(call, passage)
-        if passage.started:
-            block = self._account.result(passage, ending)
-            entry = record.call_end(described, Ending(passage.exchange, outcome, ending.now, payload=block))
-        else:
+        if not passage.started:
             entry = record.call_denied(described, ending)
+        elif isinstance(outcome, InputRequired):
+            entry = record.call_round(described, ending, held=outcome.held)
+        else:
+            entry = record.call_end(described, replace(ending, payload=self._account.result(passage, ending)))
         try:
             await self._account.log.append(entry, durable=passage.started and self._account.durable_end)
         except AuditUnavailable:
