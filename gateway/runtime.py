@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
 from gateway.admin.operations import Act
-from gateway.audit import events
+from gateway.audit import events, record
 from gateway.audit.keys import load_key
 from gateway.audit.log import AuditLog, AuditOptions
-from gateway.audit.record import DecisionFacts
+from gateway.audit.record import DecisionFacts, Ending
 from gateway.auth.authenticate import Authenticator
 from gateway.auth.throttle import Throttle
 from gateway.catalog.build import build
@@ -29,13 +30,17 @@ from gateway.downstream.fingerprint import fingerprint
 from gateway.downstream.guardian import Guardian
 from gateway.downstream.hooks import Hooks
 from gateway.downstream.pool import Pool, PoolOptions
-from gateway.errors import ConfigError
+from gateway.errors import ConfigError, Reason
 from gateway.judgement import CATALOG, FINGERPRINT_KEY, KEY_BYTES
 from gateway.model.call import Call, Caller, Target
 from gateway.model.catalog import Kind, Listing
+from gateway.model.exchange import Exchange
+from gateway.model.outcome import Failure
 from gateway.model.principal import Principal
 from gateway.pipeline.account import Account, least_revealing
 from gateway.pipeline.compose import Ingredients, compose
+from gateway.pipeline.interceptor import Passage
+from gateway.pipeline.rounds import Terms
 from gateway.pipeline.snapshot import Snapshot, snapshot_digest
 from gateway.policy.decision import Question
 from gateway.policy.engine import Engine
@@ -89,7 +94,7 @@ class Runtime:
                 self._guardian,
                 key=self._pin_key,
                 eras=state / "eras.json",
-                hooks=Hooks(self._changed, self._down, self._updated, self._circuit),
+                hooks=Hooks(self._changed, self._down, self._updated, self._circuit, self._lapsed),
                 meters=ServerMeters(self.metrics),
             )
         )
@@ -269,19 +274,39 @@ class Runtime:
             engine = Engine.build(loaded)
         except ConfigError as error:
             raise ConfigError([loaded.locate(problem) for problem in error.problems]) from None
-        account = Account(
-            self.audit,
-            self._audit_key,
-            least_revealing(config.audit.payload),
-            loaded.digest,
-            durable_end=config.audit.durability == "each",
-        )
         chain = compose(
-            Ingredients(engine, account, self._limiter, self._in_flight, self.pool, self.metrics, self._pin_state)
+            Ingredients(
+                engine,
+                self._account(loaded),
+                self._limiter,
+                self._in_flight,
+                self.pool,
+                self.metrics,
+                self._pin_state,
+                lambda server: Terms.of(config.servers[server]),
+            )
         )
         catalog = build(config.naming, config.servers, self._known(loaded))
         authenticator = Authenticator(loaded, lambda: datetime.now(UTC))
         return Snapshot(loaded, catalog, engine, authenticator, chain, snapshot_digest(loaded.digest, catalog))
+
+    def _account(self, loaded: LoadedConfig) -> Account:
+        audit = loaded.config.audit
+        return Account(
+            self.audit,
+            self._audit_key,
+            least_revealing(audit.payload),
+            loaded.digest,
+            durable_end=audit.durability == "each",
+        )
+
+    def _lapsed(self, call: Call, exchange: Exchange) -> None:
+        """Close the account of a parked call whose client never came back."""
+        snapshot, now = self._snapshot, datetime.now(UTC)
+        decision = snapshot.engine.decide(Question(call.principal, call.target, call.arguments, call.caller.view, now))
+        described = self._account(snapshot.loaded).describe(call, Passage(exchange, decision))
+        gone = Failure(Reason.TIMEOUT, "", may_have_run=True, detail="the client never answered")
+        self._write(record.call_end(described, Ending(exchange, gone, time.monotonic(), call.round)))
 
     def _pin_state(self, server: str) -> str:
         return self.trust.state(server, self._snapshot.config.servers.get(server))

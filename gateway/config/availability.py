@@ -45,7 +45,6 @@ _PAYLOAD_HINT: Final = "use none, shape or shape+hmac"
 
 FEATURES: Final = (
     Feature((*_SERVER, "openapi"), "servers from OpenAPI documents", _there),
-    Feature((*_SERVER, "transport"), "the transport sse", _is("sse"), instead="use auto or http"),
     Feature((*_SERVER, "auth"), "tokens for servers", instead="use headers"),
     Feature((*_SERVER, "catalog"), "catalogs per principal", _is("principal"), instead="use shared"),
     Feature((*_SERVER, "tls", "spki_sha256"), "pinned TLS keys", instead="use tls.ca"),
@@ -62,9 +61,6 @@ FEATURES: Final = (
     Feature((*_SERVER, "results", "secrets"), "filters of results", _other_than("off")),
     Feature((*_SERVER, "results", "markers"), "filters of results", _other_than("off")),
     Feature((*_SERVER, "results", "fields"), "filters of results"),
-    Feature((*_SERVER, "asks"), "questions of servers to clients", refused=False, instead="they are declined"),
-    Feature((*_SERVER, "park"), "questions of servers to clients", _there, False, "they are declined"),
-    Feature((*_SERVER, "timeouts", "asks"), "questions of servers to clients", _there, False, "they are declined"),
     Feature((*_SERVER, "allow_networks"), "addresses learned from servers", refused=False, instead="none are used"),
     Feature((*_SERVER, "instructions"), "instructions of servers", _is("forward"), False, "they are dropped"),
     Feature(("views",), "views"),

@@ -140,6 +140,8 @@ def _sendable(value: SecretStr) -> bool:
 
 
 def _address(server: Server, loc: Loc, findings: Findings) -> None:
+    if server.transport == "sse" and server.protocol == "modern":
+        findings.problem((*loc, "transport"), "is older than the modern protocol", "use protocol auto or legacy")
     if not server.tls.insecure or server.url is None:
         return
     host = split_http_url(server.url.get_secret_value()).hostname or ""

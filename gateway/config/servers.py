@@ -111,7 +111,7 @@ class Server(Model):
     url: ServerUrl | None = None
     """MCP endpoint of an HTTP server."""
     transport: Literal["auto", "http", "sse"] = "auto"
-    """`http` is Streamable HTTP, `sse` the transport of 2024-11-05."""
+    """`http` is Streamable HTTP, `sse` the transport of 2024-11-05; `auto` tries them in this order."""
     headers: dict[str, SecretStr] = {}
     """Sent with every request."""
     auth: dict[str, object] = {}

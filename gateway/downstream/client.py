@@ -62,7 +62,7 @@ class HttpClient:
         self.key_digest = ""
         """Hex SHA-256 of the TLS key of the last new connection; empty before, and without TLS."""
         self._follow = server.redirects == "same-origin"
-        self._url = url.with_user(None).with_fragment(None)
+        self._url = self._posts = url.with_user(None).with_fragment(None)
         self._headers = _headers(server, url)
         if url.scheme == "http" and server.tls.spki_sha256:
             raise _unusable("tls.spki_sha256 needs an https url")
@@ -95,7 +95,7 @@ class HttpClient:
         sent = self._headers.copy()
         sent.update(headers)
         _check(sent)
-        url = self._url
+        url = self._posts if method == "POST" else self._url
         for last in (False, True):
             try:
                 response = await self._session.request(
@@ -108,6 +108,21 @@ class HttpClient:
             response.close()
             url = self._redirected(url, response, last)
         raise AssertionError("the second redirect raises")
+
+    def post_to(self, reference: str) -> None:
+        """Send every POST from now on to another place of the same origin, which a server has named.
+
+        Raises:
+            DownstreamError: the place cannot be read, or is at another origin.
+        """
+        try:
+            target = self._url.join(URL(reference)).with_fragment(None)
+            same = bool(reference) and target.origin() == self._url.origin() and target.user is None
+        except ValueError:
+            same = False
+        if not same:
+            raise _refused("names a place for messages that is not at its own origin")
+        self._posts = target
 
     def _redirected(self, url: URL, response: aiohttp.ClientResponse, last: bool) -> URL:
         """Return where a redirect leads, if it may be followed (contract, section 2: ``redirects``)."""

@@ -15,10 +15,12 @@ from typing import Final
 from gateway.config.servers import Server
 from gateway.downstream.dialect import Dialect, Events, Hello, Page, Peer, VersionRefused
 from gateway.downstream.fingerprint import SHORT
-from gateway.downstream.legacy import HandshakeRefused, Legacy, handshake
+from gateway.downstream.handshake import HandshakeRefused, NoEndpoint, handshake
+from gateway.downstream.legacy import Legacy
 from gateway.downstream.modern import Modern
+from gateway.downstream.parking import Asking
 from gateway.downstream.probe import Finding, probe
-from gateway.downstream.transport import Answer, Transport
+from gateway.downstream.transport import Answer, Later, Transport
 from gateway.errors import DownstreamError, Reason
 from gateway.model.call import Call
 from gateway.model.catalog import Kind
@@ -33,6 +35,9 @@ from gateway.telemetry.logs import get_logger, on_crash
 
 MakeTransport = Callable[[str, Server], Transport]
 """Makes a transport that is not open yet, from a server's name and config."""
+
+OLDER_TIMEOUT: Final = 10.0
+"""Seconds for a server that takes no POST to show the transport of 2024-11-05; it does so at once, or it has none."""
 
 _log = get_logger("downstream")
 _NO_VALUES: Final = rawjson.raw({"values": []})
@@ -69,6 +74,7 @@ class Setup:
     events: Events = field(default_factory=Events)
     listens: bool = False
     """Whether this connection hears of changes: the catalog's does, others have no use for them."""
+    asking: Asking = field(default_factory=Asking)
 
 
 class Wire:
@@ -86,7 +92,7 @@ class Wire:
         if self.dialect is not None:
             self.dialect.notification(method, params)
 
-    def ask(self, method: str, params: Members) -> Answer:
+    def ask(self, method: str, params: Members) -> Answer | Later:
         """Let the dialect answer; before the handshake a ping is all that a server may send."""
         if self.dialect is not None:
             return self.dialect.ask(method, params)
@@ -161,7 +167,7 @@ class Connection:
             raise DownstreamError(Reason.UNAVAILABLE, text) from None
         except DownstreamError as error:
             await self.aclose()
-            raise self._named(error) from None
+            raise named(self._setup.name, error) from None
         except asyncio.CancelledError:
             await self.aclose()
             raise
@@ -183,7 +189,7 @@ class Connection:
 
     async def _meet(self) -> Dialect:
         """Find the era as configured, remembered or probed, in this order."""
-        configured = self._setup.server.protocol
+        configured = self._setup.server.protocol if self._setup.server.transport != "sse" else "legacy"
         if configured == "legacy" or (configured == "auto" and self._setup.era is Era.LEGACY):
             wire = await self._open_wire()
             try:
@@ -227,9 +233,29 @@ class Connection:
         return wire.dialect
 
     async def _greet(self, wire: Wire) -> Dialect:
-        peer = self._peer(wire)
-        wire.dialect = Legacy(peer, await handshake(peer, self._setup.server.timeouts.start))
+        asking, seconds = self._setup.asking, self._setup.server.timeouts.start
+        try:
+            session = await handshake(self._peer(wire), seconds, asking.declares)
+        except NoEndpoint as refused:
+            wire = await self._older(wire, refused)
+            session = await handshake(self._peer(wire), seconds, asking.declares)
+        wire.dialect = Legacy(self._peer(wire), session, asking)
         return wire.dialect
+
+    async def _older(self, wire: Wire, refused: NoEndpoint) -> Wire:
+        """Reach a server over the transport of 2024-11-05 (2025-11-25 basic/transports §Backwards Compatibility)."""
+        server = self._setup.server
+        if wire.transport.kind != "http" or server.transport != "auto":
+            raise refused
+        await wire.transport.aclose()
+        wire.over = True
+        try:
+            async with asyncio.timeout(OLDER_TIMEOUT):
+                return await self._open_wire(server.model_copy(update={"transport": "sse"}))
+        except (DownstreamError, TimeoutError):
+            if self._wire is not None:
+                self._wire.over = True
+            raise refused from None
 
     async def _live_wire(self) -> Wire:
         """Return the wire in hand, or a new one where it is over."""
@@ -239,8 +265,9 @@ class Connection:
             await self._wire.transport.aclose()
         return await self._open_wire()
 
-    async def _open_wire(self) -> Wire:
-        wire = Wire(self._setup.make(self._setup.name, self._setup.server), self._setup.events, self._ended)
+    async def _open_wire(self, server: Server | None = None) -> Wire:
+        made = self._setup.make(self._setup.name, server or self._setup.server)
+        wire = Wire(made, self._setup.events, self._ended)
         # Known before it is open, so that a cancelled start leaves nothing behind either.
         self._wire = wire
         await wire.transport.open(wire)
@@ -318,15 +345,7 @@ class Connection:
     def _judged(self, error: DownstreamError) -> DownstreamError:
         if isinstance(error, VersionRefused):
             self.fail(error.message)
-        return self._named(error)
-
-    def _named(self, error: DownstreamError) -> DownstreamError:
-        """Make an error of a transport say which server it is about."""
-        name = self._setup.name
-        if f'"{name}"' not in error.message and f" of {name} " not in error.message:
-            error.message = f'server "{name}": {error.message}'
-            error.args = (error.message,)
-        return error
+        return named(self._setup.name, error)
 
     async def aclose(self) -> None:
         """End the conversation and the transport; safe to call twice, each caller returns when it is over."""
@@ -345,6 +364,14 @@ class Connection:
                 await self._wire.transport.aclose()
             self._move(State.CLOSED)
             self.over.set()
+
+
+def named(server: str, error: DownstreamError) -> DownstreamError:
+    """Make an error of a transport say which server it is about."""
+    if f'"{server}"' not in error.message and f" of {server} " not in error.message:
+        error.message = f'server "{server}": {error.message}'
+        error.args = (error.message,)
+    return error
 
 
 def _lacks_completion(call: Call, error: ErrorObject) -> bool:

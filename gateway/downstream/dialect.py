@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 from gateway import __version__
 from gateway.config.servers import Timeouts
-from gateway.downstream.transport import Answer, Reply, Transport
+from gateway.downstream.transport import Answer, Later, Reply, Transport
 from gateway.errors import DownstreamError, Reason
 from gateway.model.call import Call
 from gateway.model.catalog import LIST_KEY, Kind
@@ -141,7 +141,7 @@ class Dialect(Protocol):
     def notification(self, method: str, params: Members) -> None:
         """Take a notification that belongs to no particular request, as far as the transport can tell."""
 
-    def ask(self, method: str, params: Members) -> Answer:
+    def ask(self, method: str, params: Members) -> Answer | Later:
         """Answer a request of the server."""
 
     async def call(self, call: Call, exchange: Exchange) -> Outcome:

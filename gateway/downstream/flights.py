@@ -32,8 +32,11 @@ class Flight:
     latest: float
     pacer: Pacer
     logs: Bucket
+    call_timeout: float
     sent: bool = False
     landed: bool = False
+    held_at: float | None = None
+    """Loop time since which the call waits for people, None while it does not."""
 
     def mark_sent(self) -> None:
         """Note that the first byte is about to leave."""
@@ -44,6 +47,25 @@ class Flight:
     def mark_answered(self) -> None:
         """Note that the answer is here: what the server still says of this call is too late (G054)."""
         self.landed = True
+
+    def hold(self, seconds: float) -> None:
+        """Stop the clock: the call now waits for people, and no longer than so many seconds."""
+        self.held_at = asyncio.get_running_loop().time()
+        if not self.landed and not self.timer.expired():
+            self.timer.reschedule(self.held_at + seconds)
+
+    def go_on(self) -> None:
+        """Start the clock again: the wait for people counts against neither limit of the call."""
+        now = asyncio.get_running_loop().time()
+        if self.held_at is not None:
+            self.latest += now - self.held_at
+            self.held_at = None
+        self.extend(now)
+
+    def extend(self, now: float) -> None:
+        """Give the call its time again, up to the longest that any may take."""
+        if not self.landed and not self.timer.expired():
+            self.timer.reschedule(min(now + self.call_timeout, self.latest))
 
 
 @dataclass(slots=True)
@@ -82,8 +104,10 @@ class Flights:
             token,
             timer,
             loop.time() + self.max_timeout,
-            Pacer(lambda params: exchange.notify(methods.PROGRESS, params), loop),
+            # The exchange may be another one after a wait for people.
+            Pacer(lambda params: flight.exchange.notify(methods.PROGRESS, params), loop),
             Bucket(LOG_BURST, LOG_PER_SECOND, loop.time),
+            self.call_timeout,
         )
         self._active.add(flight)
         if token is not None:
@@ -104,6 +128,8 @@ class Flights:
 
     def _timeout(self, flight: Flight) -> DownstreamError:
         text = f'server "{self.server}" did not answer in time'
+        if flight.held_at is not None:
+            text = f'server "{self.server}" needed an answer of the client, which did not come in time'
         return DownstreamError(Reason.TIMEOUT, text, may_have_run=flight.sent)
 
     def notification(self, method: str, params: Members, flight: Flight | None = None) -> bool:
@@ -132,12 +158,14 @@ class Flights:
         if isinstance(progress, bool) or not isinstance(progress, (int, float)):
             self.violation("bad_progress")
             return
-        renamed = _clean(params) | {meta.PROGRESS_TOKEN: rawjson.raw(owner.call.progress_token)}
+        if owner.call.progress_token is None:
+            # The client asked for progress at first, and no more when it went on.
+            return
+        renamed = clean(params) | {meta.PROGRESS_TOKEN: rawjson.raw(owner.call.progress_token)}
         if not owner.pacer.offer(progress, renamed):
             self.violation("bad_progress")
-        elif not owner.timer.expired():
-            loop = asyncio.get_running_loop()
-            owner.timer.reschedule(min(loop.time() + self.call_timeout, owner.latest))
+        elif owner.held_at is None:
+            owner.extend(asyncio.get_running_loop().time())
 
     def _log(self, params: Members, flight: Flight | None) -> None:
         owner = flight if flight is not None else self._sole()
@@ -148,7 +176,13 @@ class Flights:
         if asked not in meta.LOG_LEVELS or level not in meta.LOG_LEVELS or owner.landed:
             return
         if meta.LOG_LEVELS.index(level) >= meta.LOG_LEVELS.index(asked) and owner.logs.take() == 0:
-            owner.exchange.notify(methods.LOG_MESSAGE, _clean(params))
+            owner.exchange.notify(methods.LOG_MESSAGE, clean(params))
+
+    def asker(self) -> Flight | None:
+        """Return the only call that a server's request can belong to; guessing is not allowed (S96)."""
+        rows = [(flight, methods.METHODS.get(flight.call.method)) for flight in self._active]
+        asking = [f for f, row in rows if row is not None and row.may_ask and f.sent and not f.landed]
+        return asking[0] if len(asking) == 1 else None
 
     def _sole(self) -> Flight | None:
         """Return the only call that a message without an address can be for; guessing is not allowed."""
@@ -156,7 +190,7 @@ class Flights:
         return candidates[0] if len(candidates) == 1 else None
 
 
-def _clean(params: Members) -> Members:
+def clean(params: Members) -> Members:
     """Drop reserved keys of ``_meta``, which mean something on the server's hop alone."""
     if "_meta" not in params:
         return params

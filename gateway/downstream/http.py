@@ -16,11 +16,11 @@ import aiohttp
 from gateway.config.servers import Server
 from gateway.downstream.client import Departure, HttpClient, failure
 from gateway.downstream.meters import Meters, NoMeters
-from gateway.downstream.stream import EventStream, read_body
-from gateway.downstream.transport import Inbox, Reply, Request
+from gateway.downstream.stream import EventStream, drain, read_body
+from gateway.downstream.transport import Inbox, Reply, Request, deliver, encode_answer
 from gateway.errors import DownstreamError, Reason
 from gateway.protocol import headers, jsonrpc
-from gateway.protocol.jsonrpc import ErrorObject, Id, Invalid, ServerFailure, ServerMessage, ServerRequest, ServerResult
+from gateway.protocol.jsonrpc import Id, Invalid, ServerFailure, ServerMessage, ServerRequest, ServerResult
 from gateway.protocol.rawjson import JsonError, Members
 from gateway.tasks import TaskSet
 from gateway.telemetry.logs import get_logger, on_crash
@@ -31,8 +31,6 @@ EVENTS: Final = "text/event-stream"
 MAX_ASIDE: Final = 64
 """Answers, cancellations and closing streams at once; more are dropped."""
 ASIDE_TIMEOUT: Final = 30.0
-LINGER: Final = 0.25
-"""Seconds a stream may take to end after its answer, so that its connection can be used again."""
 DEFAULT_RETRY: Final = 1.0
 MAX_RETRY: Final = 60.0
 MAX_RESUMES: Final = 2
@@ -148,8 +146,8 @@ class HttpTransport:
             on_open()
             try:
                 while (batch := await events.read()) is not None:
-                    for data in batch:
-                        self._unasked(data, headers_)
+                    for part in (part for data in batch for part in jsonrpc.parts(data)):
+                        self._unasked(part, headers_)
             finally:
                 self._resume = (dict(headers_), events.last_event_id or last)
             return response.status
@@ -189,7 +187,7 @@ class HttpTransport:
             if response.status == 200 and response.content_type == EVENTS:
                 message = await self._awaited(response, identifier, request)
             else:
-                message = await self._whole(response, identifier)
+                message = await self._whole(response, identifier, request)
         except aiohttp.ClientError as error:
             response.close()
             raise failure(error, True) from None
@@ -205,7 +203,9 @@ class HttpTransport:
             case None:
                 return Reply(None, None, response.status, received)
 
-    async def _whole(self, response: aiohttp.ClientResponse, identifier: Id) -> ServerResult | ServerFailure | None:
+    async def _whole(
+        self, response: aiohttp.ClientResponse, identifier: Id, request: Request
+    ) -> ServerResult | ServerFailure | None:
         """Read an answer that is one body; None for a status without a usable one."""
         success = response.status == 200
         if response.content_type != JSON:
@@ -214,8 +214,16 @@ class HttpTransport:
                 raise _wrong("the server's answer is neither JSON nor a stream of events")
             return None
         body = await read_body(response, self._server.max_result)
+        parts = jsonrpc.parts(body)
+        if len(parts) > 1:
+            # An array of 2025-03-26 may hold more than the answer.
+            taken = [self._attributed(part, identifier, request) for part in parts]
+            answers = [answer for answer in taken if answer is not None]
+            if not answers and success:
+                raise _wrong("the server answered something else than was asked")
+            return answers[0] if answers else None
         try:
-            message = jsonrpc.split(body)
+            message = jsonrpc.split(parts[0])
         except (Invalid, JsonError) as error:
             if not success:
                 return None
@@ -247,7 +255,8 @@ class HttpTransport:
             try:
                 while (batch := await events.read()) is not None:
                     for data in batch:
-                        message = self._attributed(data, identifier, request)
+                        taken = [self._attributed(part, identifier, request) for part in jsonrpc.parts(data)]
+                        message = next((answer for answer in taken if answer is not None), None)
                         if message is not None:
                             self._linger(response)
                             return message
@@ -287,7 +296,7 @@ class HttpTransport:
                     return message
                 self._violation("unknown_id", printable(str(named), _DETAIL))
             case ServerRequest():
-                self._ask(message, request.headers)
+                self._ask(message, request.headers, request)
             case None:
                 pass
             case _ if request.on_notification is not None:
@@ -317,15 +326,12 @@ class HttpTransport:
             self._violation(kind, printable(data[: _DETAIL * 4].decode("utf-8", "replace"), _DETAIL))
             return None
 
-    def _ask(self, asked: ServerRequest, headers_: Mapping[str, str]) -> None:
+    def _ask(self, asked: ServerRequest, headers_: Mapping[str, str], request: Request | None = None) -> None:
         """Answer a server's request (before 2026-07-28) with a POST of its own."""
         if self._inbox is None:
             return
-        answer = self._inbox.ask(asked.method, asked.params)
-        if isinstance(answer, ErrorObject):
-            self._aside(jsonrpc.encode_error(asked.id, answer), headers_)
-        else:
-            self._aside(jsonrpc.encode_result(asked.id, answer), headers_)
+        take = request.on_ask if request is not None and request.on_ask is not None else self._inbox.ask
+        deliver(take(asked.method, asked.params), lambda it: self._aside(encode_answer(asked.id, it), headers_))
 
     def _cancel(self, request: Request, identifier: Id, departure: Departure) -> None:
         if departure.sent and request.cancel is not None and self._client is not None:
@@ -334,6 +340,8 @@ class HttpTransport:
 
     def _aside(self, body: bytes, headers_: Mapping[str, str]) -> None:
         """POST something nobody waits for."""
+        if self._client is None:
+            return
         if len(self._tasks) >= MAX_ASIDE:
             self._violation("answer_dropped", "too many at once")
         else:
@@ -366,23 +374,11 @@ class HttpTransport:
         if len(self._tasks) >= MAX_ASIDE or self._client is None:
             response.close()
         else:
-            self._tasks.start(_drain(response), f"linger-{self._name}")
+            self._tasks.start(drain(response), f"linger-{self._name}")
 
     def _violation(self, kind: str, detail: str) -> None:
         if self._inbox is not None:
             self._inbox.violation(kind, detail)
-
-
-async def _drain(response: aiohttp.ClientResponse) -> None:
-    """Let a stream end by itself, shortly; closed otherwise."""
-    try:
-        async with asyncio.timeout(LINGER):
-            await response.content.readany()
-    except (aiohttp.ClientError, TimeoutError):
-        pass
-    finally:
-        if not response.content.at_eof():
-            response.close()
 
 
 def _same(named: Id | None, identifier: Id) -> bool:

@@ -6,120 +6,61 @@ Knows MCP and one transport. Towards the gateway it is modern: results are compl
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Final
 
 from gateway.downstream import backoff, requests
 from gateway.downstream.dialect import (
     ALL_KINDS,
     CHANGES,
-    CLIENT_INFO,
     REFUSED,
     Hello,
     Page,
     Peer,
-    read_hello,
-    read_object,
     read_string,
     unanswered,
 )
 from gateway.downstream.flights import Flight, Flights
-from gateway.downstream.modern import cancellation, page_of, supported_versions
+from gateway.downstream.handshake import Session, handshake, session_headers
+from gateway.downstream.modern import cancellation, page_of
+from gateway.downstream.parking import Asking, ParkedCall, declined, unknown
 from gateway.downstream.sessions import SessionTransport
-from gateway.downstream.transport import Answer, Reply, Request
+from gateway.downstream.transport import Answer, Later, Reply, Request
 from gateway.errors import DownstreamError, Reason
 from gateway.model.call import Call
 from gateway.model.catalog import CAPABILITY_OF, LIST_METHOD, Kind
 from gateway.model.exchange import Exchange
 from gateway.model.outcome import Complete, Failure, Outcome, Started
-from gateway.protocol import codes, headers, meta, methods, results
+from gateway.protocol import capabilities, codes, meta, methods, results
 from gateway.protocol.jsonrpc import ErrorObject
 from gateway.protocol.rawjson import Members, Object
-from gateway.protocol.versions import LATEST_LEGACY, SERVER_LEGACY, Era
 from gateway.tasks import TaskSet
 from gateway.telemetry.logs import get_logger, on_crash
 
-MAX_SESSION_ID: Final = 1024
 SETTLED: Final = 30.0
 _GOODBYE: Final = 5.0
+_SETTLE: Final = 5.0
+"""Seconds for a ping behind a call that was cancelled."""
 _NO_STREAM: Final = frozenset({400, 404, 405, 406, 501})
 """Answers to GET that mean that there is no stream here: it is not asked for again (G024)."""
+_OF_QUESTIONS: Final = frozenset({methods.CANCELLED, methods.ELICITED})
+"""What a server says of its own questions: no longer wanted, or seen to elsewhere. Its call tells what came of it."""
 _MODERN_MEMBERS: Final = ("inputResponses", "requestState")
 _log = get_logger("downstream")
-
-
-class HandshakeRefused(DownstreamError):
-    """The server answered the handshake, but not with a yes: it may be of the other era."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Session:
-    """What one handshake agreed on. ``id`` is "" where the server gave none (stdio, stateless HTTP)."""
-
-    id: str
-    hello: Hello
-
-    def headers(self) -> dict[str, str]:
-        """Return the headers of every later request (basic/transports §Session Management)."""
-        named = {headers.VERSION: self.hello.version}
-        return named | {headers.SESSION_ID: self.id} if self.id else named
-
-
-async def handshake(peer: Peer, timeout: float) -> Session:
-    """Initialize: ask for our newest legacy version and take any that we know.
-
-    Raises:
-        HandshakeRefused: the server answered with an error or with a version that we do not speak.
-        DownstreamError: there was no answer.
-    """
-    reply = await _initialize(peer, LATEST_LEGACY, timeout)
-    if reply.error is not None:
-        known = sorted(SERVER_LEGACY.intersection(supported_versions(reply.error)))
-        if known:
-            reply = await _initialize(peer, known[-1], timeout)
-    if reply.error is not None:
-        text = f'server "{peer.name}" refused the handshake with error {reply.error.code}'
-        raise HandshakeRefused(Reason.UNAVAILABLE, text)
-    if reply.result is None:
-        error = unanswered(peer, reply)
-        if error.reason is Reason.UNAVAILABLE:
-            raise error
-        raise HandshakeRefused(Reason.UNAVAILABLE, error.message)
-    version = read_string(reply.result, "protocolVersion")
-    if version not in SERVER_LEGACY:
-        text = f'server "{peer.name}" speaks no protocol version that the gateway knows'
-        raise HandshakeRefused(Reason.PROTOCOL_ERROR, text)
-    info = read_object(reply.result, "serverInfo")
-    hello = read_hello(Era.LEGACY, version, info, reply.result)
-    session = Session(_session_id(peer, reply.headers), hello)
-    await peer.transport.notify(Request(methods.INITIALIZED, None, _headers(peer, session), timeout))
-    return session
-
-
-async def _initialize(peer: Peer, version: str, timeout: float) -> Reply:
-    params: Object = {"protocolVersion": version, "capabilities": {}, "clientInfo": dict(CLIENT_INFO)}
-    return await peer.transport.request(Request(methods.INITIALIZE, params, timeout=timeout))
-
-
-def _session_id(peer: Peer, received: Mapping[str, str]) -> str:
-    """Read the session id: visible ASCII only, since it travels back in a header."""
-    value = received.get(headers.SESSION_ID.lower(), "")
-    if len(value) > MAX_SESSION_ID or any(not 0x21 <= ord(char) <= 0x7E for char in value):
-        raise peer.error(Reason.PROTOCOL_ERROR, "gave an unusable session id")
-    return value
-
-
-def _headers(peer: Peer, session: Session) -> dict[str, str]:
-    return session.headers() if peer.is_http else {}
 
 
 class Legacy:
     """One legacy server over one transport, initialized."""
 
-    def __init__(self, peer: Peer, session: Session) -> None:
+    def __init__(self, peer: Peer, session: Session, asking: Asking | None = None) -> None:
         self._peer = peer
         self._session = session
+        self._asking = asking or Asking()
+        self._parked: dict[Flight, ParkedCall] = {}
+        self._turns = asyncio.Lock()
+        self._doubt = False
+        self._closed = False
         self._flights = Flights(
             peer.name, peer.timeouts.call, peer.timeouts.max, logs_by_request=False, violation=peer.events.violation
         )
@@ -143,27 +84,101 @@ class Legacy:
             self._peer.events.changed(CHANGES[method])
         elif method == methods.RESOURCE_UPDATED and (uri := read_string(params, "uri")) is not None:
             self._peer.events.updated(uri)
-        else:
+        elif method not in _OF_QUESTIONS or not self._asking.declares:
             self._peer.events.violation("unexpected_notification")
 
-    def ask(self, method: str, params: Members) -> Answer:
-        """Answer a ping; refuse everything else, since no capability was declared (S96, S97)."""
+    def ask(self, method: str, params: Members) -> Answer | Later:
+        """Answer a ping; take a question if it is certain which call it belongs to (S96).
+
+        On a pipe that is the only call in flight; over HTTP the transport would have told.
+        """
+        return self._question(method, params, None if self._peer.is_http else self._flights.asker())
+
+    def _question(self, method: str, params: Members, flight: Flight | None) -> Answer | Later:
         if method == methods.PING:
             return {}
-        self._peer.events.violation("unexpected_request")
-        return ErrorObject(codes.METHOD_NOT_FOUND, "Method not found")
+        wanted = capabilities.capability_of(method)
+        if wanted is None or wanted not in self._asking.declares:
+            # A server must not ask for what it was not told of (S97).
+            if flight is not None and wanted in flight.call.caller.capabilities and wanted not in self._peer.asks:
+                flight.exchange.notes["asks"] = f"{method} declined: asks does not permit it"
+            self._peer.events.violation("unexpected_request")
+            return ErrorObject(codes.METHOD_NOT_FOUND, "Method not found")
+        call = self._parked.get(flight) if flight is not None and not self._doubt else None
+        later = call.ask(method, params) if call is not None else None
+        if later is None and method != methods.ROOTS:
+            _log.info("question_declined", server=self._peer.name, method=method, of_a_call=call is not None)
+        return later if later is not None else declined(method, self._asking.roots)
 
     async def call(self, call: Call, exchange: Exchange) -> Outcome:
-        """Pass a call on.
+        """Pass a call on; one that its server may interrupt runs in a task, so that it can be parked.
 
         Raises:
             DownstreamError: there is no answer.
         """
-        async with self._flights.fly(call, exchange) as flight:
-            if call.log_level is not None:
-                await self._raise_level(call.log_level)
-            reply = await self._send(lambda session: self._request(call, flight, session))
-        return self._outcome(call, reply)
+        row = methods.METHODS.get(call.method)
+        if call.request_state is not None:
+            return unknown(call)
+        if not self._asking.declares or row is None or not row.may_ask:
+            async with self._flights.fly(call, exchange) as flight:
+                return await self._carry(call, flight)
+        if self._closed:
+            raise self._peer.error(Reason.UNAVAILABLE, "has just been closed; try again")
+        parked = ParkedCall(call, exchange, self._asking, self._peer.timeouts.asks)
+        return await parked.run(self._tasks, lambda: self._carry_asking(parked))
+
+    async def _carry(self, call: Call, flight: Flight) -> Outcome:
+        if call.log_level is not None:
+            await self._raise_level(call.log_level)
+        return self._outcome(call, await self._send(lambda session: self._request(call, flight, session)))
+
+    async def _carry_asking(self, parked: ParkedCall) -> Outcome:
+        with self._asking.use():
+            async with self._turn(), self._flights.fly(parked.call, parked.exchange) as flight:
+                parked.flight = flight
+                self._parked[flight] = parked
+                try:
+                    outcome = await self._carry(parked.call, flight)
+                except BaseException:
+                    # Cancelled or timed out: its server may be about to ask for it still.
+                    self._doubt |= not self._peer.is_http and flight.sent
+                    raise
+                finally:
+                    del self._parked[flight]
+        return outcome
+
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator[None]:
+        """Wait until no other call on this pipe can be asked for: only then is it certain whose a question is.
+
+        Raises:
+            DownstreamError: ``overloaded``: the other one takes too long.
+        """
+        if self._peer.is_http:
+            yield
+            return
+        try:
+            async with asyncio.timeout(self._peer.timeouts.call):
+                await self._turns.acquire()
+        except TimeoutError:
+            text = f'server "{self._peer.name}" waits for another call of yours to be answered; nothing was sent'
+            raise DownstreamError(Reason.OVERLOADED, text) from None
+        try:
+            await self._settle()
+            yield
+        finally:
+            self._turns.release()
+
+    async def _settle(self) -> None:
+        """See a server past the cancellation of a call before the next: what it asks after the ping is the next's."""
+        if not self._doubt:
+            return
+        try:
+            await self._peer.transport.request(Request(methods.PING, None, timeout=_SETTLE))
+        except DownstreamError as error:
+            _log.info("questions_in_doubt", server=self._peer.name, reason=error.message)
+        else:
+            self._doubt = False
 
     async def _send(self, build: Callable[[Session], Request]) -> Reply:
         """Send; where the session has ended, start a new one and send once more: nothing ran (G031)."""
@@ -179,10 +194,11 @@ class Legacy:
         return Request(
             call.method,
             params | {"_meta": own} if own else params,
-            _headers(self._peer, session),
+            session_headers(self._peer, session),
             on_sent=flight.mark_sent,
             on_answer=flight.mark_answered,
             on_notification=lambda method, said: self._attributed(method, said, flight),
+            on_ask=lambda method, said: self._question(method, said, flight),
             cancel=cancellation,
         )
 
@@ -220,7 +236,7 @@ class Legacy:
 
     async def _renewed(self) -> None:
         try:
-            self._session = await handshake(self._peer, self._peer.timeouts.start)
+            self._session = await handshake(self._peer, self._peer.timeouts.start, self._asking.declares)
             self._failure, self._level = None, None
             _log.info("session_renewed", server=self._peer.name)
         except DownstreamError as error:
@@ -255,7 +271,9 @@ class Legacy:
 
     def _plain(self, method: str, params: Object | None, session: Session) -> Request:
         """Build a request of our own, with no client behind it."""
-        return Request(method, params, _headers(self._peer, session), self._peer.timeouts.call, cancel=cancellation)
+        return Request(
+            method, params, session_headers(self._peer, session), self._peer.timeouts.call, cancel=cancellation
+        )
 
     async def page(self, kind: Kind, cursor: str | None) -> Page:
         """Fetch one page of a list; empty where the server does not offer the kind.
@@ -318,11 +336,13 @@ class Legacy:
             _log.info("subscription_refused", server=self._peer.name, code=reply.error.code)
 
     async def abandon(self) -> None:
-        """Drop a renewal that still runs."""
+        """Drop what still runs."""
+        self._closed = True
         await self._tasks.aclose()
 
     async def aclose(self) -> None:
         """End the session over HTTP (basic/transports §Session Management, rule 5)."""
+        self._closed = True
         await self._tasks.aclose()
         transport = self._peer.transport
         if self._session.id and isinstance(transport, SessionTransport):

@@ -11,13 +11,15 @@ from typing import Final
 
 from gateway.config.servers import Server
 from gateway.downstream import isolation
-from gateway.downstream.connection import Connection, Setup
+from gateway.downstream.connection import Connection, Setup, named
 from gateway.downstream.dialect import ALL_KINDS, Events, Hello, Page, Unserved
 from gateway.downstream.gate import Gate
 from gateway.downstream.health import Facts, Restarts, ServerStatus, State, shown
 from gateway.downstream.hooks import Environment
 from gateway.downstream.modern import HEADERS_REFUSED
+from gateway.downstream.parking import Asking, Roots
 from gateway.downstream.slot import Slot
+from gateway.downstream.slots import Slots
 from gateway.downstream.wishes import Full, Wishes
 from gateway.errors import DownstreamError, Reason
 from gateway.model.call import Call
@@ -25,6 +27,7 @@ from gateway.model.catalog import Kind
 from gateway.model.exchange import Exchange
 from gateway.model.outcome import Failure, Outcome
 from gateway.protocol import methods
+from gateway.protocol.rawjson import Object
 from gateway.protocol.versions import Era
 from gateway.tasks import TaskSet
 from gateway.telemetry.logs import get_logger, on_crash
@@ -55,7 +58,7 @@ class Member:
         self._starts = Restarts(name)
         self._facts = Facts()
         self._catalog = self._slot(None)
-        self._slots: dict[str, Slot] = {}
+        self._slots = Slots(name, server, self._tasks)
         self._wishes = Wishes() if wishes is None else wishes
         self._untold = False
         self._telling: asyncio.Task[None] | None = None
@@ -63,10 +66,22 @@ class Member:
         self._idle = asyncio.Event()
         self._idle.set()
 
-    def _slot(self, key: str | None) -> Slot:
-        return Slot(key, lambda: self._connection(key is None), self._starts, self._tasks, self)
+    def _slot(self, key: str | None, declares: Object | None = None) -> Slot:
+        roots = Roots()
 
-    def _connection(self, is_catalog: bool) -> Connection:
+        def make() -> Connection:
+            asking = Asking(declares or {}, self._environment.parking, roots, self.fingerprint, slot.use, self._lapsed)
+            return self._connection(key is None, asking)
+
+        slot = Slot(key, make, self._starts, self._tasks, self)
+        return slot
+
+    def _lapsed(self, call: Call, exchange: Exchange) -> None:
+        """Tell of a call that was cancelled because no answer came: nobody waits for it any more."""
+        self._environment.hooks.on_lapsed(call, exchange)
+        _log.warning("question_not_answered", server=self.name, call=call.id)
+
+    def _connection(self, is_catalog: bool, asking: Asking) -> Connection:
         hooks, meters = self._environment.hooks, self._environment.meters
         events = Events(violation=lambda kind: meters.protocol_error(self.name, kind))
         if is_catalog:
@@ -77,7 +92,7 @@ class Member:
             )
         era = self._environment.eras.get(self.fingerprint)
         make = self._environment.make
-        return Connection(Setup(self.name, self.server, make, self.fingerprint, era, events, listens=is_catalog))
+        return Connection(Setup(self.name, self.server, make, self.fingerprint, era, events, is_catalog, asking))
 
     def start(self) -> None:
         """Bring the catalog connection up in the background, and keep it up."""
@@ -163,13 +178,25 @@ class Member:
         """
         self._count(+1)
         try:
-            async with self._gate.place(self.server.timeouts.call):
-                outcome = await self._attempts(call, exchange)
+            if self._environment.parking.knows(call):
+                outcome = await self._resumed(call, exchange)
+            else:
+                async with self._gate.place(self.server.timeouts.call):
+                    outcome = await self._attempts(call, exchange)
         finally:
             self._count(-1)
         if isinstance(outcome, Failure) and outcome.detail == HEADERS_REFUSED:
             self._environment.hooks.on_change(self.name, frozenset({Kind.TOOL}))
         return outcome
+
+    async def _resumed(self, call: Call, exchange: Exchange) -> Outcome:
+        """Go on with a parked call; others may wait for it, so it never waits for a place itself."""
+        try:
+            return await self._environment.parking.resume(call, exchange)
+        except DownstreamError as error:
+            raise named(self.name, error) from None
+        finally:
+            exchange.answered_at = time.monotonic()
 
     async def _attempts(self, call: Call, exchange: Exchange) -> Outcome:
         slot = await self._slot_for(call)
@@ -216,12 +243,7 @@ class Member:
         key = isolation.key_of(self.server, era, call)
         if key is None:
             return self._catalog
-        slot = self._slots.get(key)
-        if slot is None:
-            self._make_room()
-            slot = self._slots[key] = self._slot(key)
-            self._watch_idle(slot, self.server.idle_stop)
-        return slot
+        return self._slots.get(key, lambda: self._slot(key, isolation.declared(self.server, era, call)))
 
     def _era(self) -> Era | None:
         """Return what the server speaks, as far as it is known without asking."""
@@ -231,34 +253,6 @@ class Member:
         if self.server.protocol != "auto":
             return Era(self.server.protocol)
         return self._environment.eras.get(self.fingerprint)
-
-    def _make_room(self) -> None:
-        """Stop the connection that was idle longest, where there are too many."""
-        if len(self._slots) < self.server.max_instances:
-            return
-        idle = [slot for slot in self._slots.values() if not slot.in_flight and not slot.is_opening]
-        if not idle:
-            text = f'server "{self.name}" is at its limit of connections; nothing was sent, try again later'
-            raise DownstreamError(Reason.OVERLOADED, text)
-        self._drop(min(idle, key=lambda slot: slot.last_used))
-
-    def _drop(self, slot: Slot) -> None:
-        if slot.key is not None and self._slots.get(slot.key) is slot:
-            del self._slots[slot.key]
-            self._tasks.start(slot.aclose(), f"close {self.name}")
-
-    def _watch_idle(self, slot: Slot, seconds: float) -> None:
-        # A timer, not a task: a slot that is dropped takes it along, however many sessions come and go.
-        slot.idle_timer = asyncio.get_running_loop().call_later(seconds, self._end_if_idle, slot)
-
-    def _end_if_idle(self, slot: Slot) -> None:
-        """End a connection of one principal or session that nobody has used for ``idle_stop`` (G037, G038)."""
-        left = slot.last_used + self.server.idle_stop - time.monotonic()
-        if left > 0 or slot.in_flight:
-            self._watch_idle(slot, left if left > 0 else self.server.idle_stop)
-        else:
-            _log.info("server_idle", server=self.name)
-            self._drop(slot)
 
     def _count(self, change: int) -> None:
         self._in_flight += change
@@ -291,10 +285,8 @@ class Member:
         return connection.hello if connection is not None else None
 
     def end_session(self, session: str) -> None:
-        """End the connection of a legacy client session; its calls end with it."""
-        slot = self._slots.get(isolation.SESSION + session)
-        if slot is not None:
-            self._drop(slot)
+        """End the connections of a legacy client session; its calls end with them."""
+        self._slots.end_session(session)
 
     def subscribe(self, uri: str) -> None:
         """Hear of a resource's updates; counted, so that the last one to leave ends it. The server is told soon.
@@ -340,7 +332,7 @@ class Member:
     def status(self) -> ServerStatus:
         """Return what is shown of the server."""
         hello, facts = self.hello(), self._facts
-        slots = [self._catalog, *self._slots.values()]
+        slots = [self._catalog, *self._slots]
         waiting = (
             self._catalog.circuit.wait()
             if hello is not None
@@ -363,17 +355,18 @@ class Member:
         )
 
     async def retire(self) -> None:
-        """Let the calls in flight finish, as long as the longest may take, then close."""
+        """Let the calls in flight and the parked ones finish, as long as the longest may take, then close."""
         try:
             async with asyncio.timeout(self.server.timeouts.max):
                 await self._idle.wait()
+            async with asyncio.timeout(self.server.timeouts.asks):
+                await self._environment.parking.vacated(self.fingerprint)
         except TimeoutError:
             _log.warning("server_not_drained", server=self.name, calls=self._in_flight)
         await self.aclose()
 
     async def aclose(self) -> None:
         """End everything of this server, all at once."""
-        slots = [self._catalog, *self._slots.values()]
-        self._slots.clear()
+        slots = [self._catalog, *self._slots.clear()]
         await asyncio.gather(*(slot.aclose() for slot in slots))
         await self._tasks.aclose()

@@ -139,7 +139,8 @@ class Modern:
         return reply
 
     def _request(self, call: Call, flight: Flight) -> Request:
-        params = {**call.params, "_meta": requests.modern_meta(call, flight.token, self._peer.asks)}
+        own: Object = {"_meta": requests.modern_meta(call, flight.token, self._peer.asks)}
+        params = call.params | requests.answers(call) | own
         headers: dict[str, str] = {}
         if self._peer.is_http:
             headers = requests.standard_headers(call.method, params) | self._params.render(call)

@@ -41,6 +41,16 @@ def modern_meta(call: Call, token: str | None, asks: tuple[str, ...]) -> Object:
     return call_meta(call, token) | base_meta() | {meta.CLIENT_CAPABILITIES: declared} | level
 
 
+def answers(call: Call) -> Object:
+    """Return the members that make a request the next round of a call (basic/patterns/mrtr §Client Requirements)."""
+    given: Object = {}
+    if call.input_responses is not None:
+        given[methods.INPUT_RESPONSES] = call.input_responses
+    if call.request_state is not None:
+        given[methods.REQUEST_STATE] = call.request_state
+    return given
+
+
 def standard_headers(method: str, params: Mapping[str, Value], version: str = MODERN) -> dict[str, str]:
     """Mirror a body in the standard headers (streamable-http §Standard Request Headers)."""
     mirrored = {headers.VERSION: version, headers.METHOD: method}

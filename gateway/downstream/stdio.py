@@ -24,10 +24,10 @@ from gateway.downstream.guardian import Guardian
 from gateway.downstream.meters import Meters, NoMeters
 from gateway.downstream.process import Process
 from gateway.downstream.stderr import Stderr
-from gateway.downstream.transport import Inbox, Reply, Request
+from gateway.downstream.transport import Inbox, Reply, Request, deliver, encode_answer
 from gateway.errors import DownstreamError, Reason
 from gateway.protocol import jsonrpc
-from gateway.protocol.jsonrpc import ErrorObject, Id, Invalid, ServerFailure, ServerMessage, ServerRequest, ServerResult
+from gateway.protocol.jsonrpc import Id, Invalid, ServerFailure, ServerMessage, ServerRequest, ServerResult
 from gateway.protocol.rawjson import JsonError
 from gateway.telemetry.text import printable
 
@@ -202,7 +202,8 @@ class StdioTransport:
                 case _ if self._over:
                     return
                 case Line(line):
-                    self._take(line)
+                    for part in jsonrpc.parts(line):
+                        self._take(part)
                 case TooLong(limit):
                     self._violation("line_too_long", f"over {limit} bytes")
                     self._break(Reason.TOO_LARGE, f"the server wrote a line of over {limit} bytes")
@@ -241,11 +242,7 @@ class StdioTransport:
             case ServerFailure(identifier, error):
                 self._answer(identifier, Reply(None, error))
             case ServerRequest(identifier, method, params):
-                answer = inbox.ask(method, params)
-                if isinstance(answer, ErrorObject):
-                    self._write_aside(jsonrpc.encode_error(identifier, answer))
-                else:
-                    self._write_aside(jsonrpc.encode_result(identifier, answer))
+                deliver(inbox.ask(method, params), lambda answer: self._write_aside(encode_answer(identifier, answer)))
             case _:
                 inbox.notification(message.method, message.params)
 

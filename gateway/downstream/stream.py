@@ -6,6 +6,7 @@ else is refused unread, so no answer can be larger than what travelled (S123, S1
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from typing import Final
@@ -17,6 +18,9 @@ from gateway.protocol import sse
 
 EVENTS_PER_SECOND: Final = 10_000
 """More events within one second end a stream."""
+
+LINGER: Final = 0.25
+"""Seconds a stream may take to end after its answer, so that its connection can be used again."""
 
 
 def check_coding(response: aiohttp.ClientResponse) -> None:
@@ -45,6 +49,18 @@ async def read_body(response: aiohttp.ClientResponse, limit: int) -> bytes:
         if len(body) > limit:
             raise _too_large(limit)
     return bytes(body)
+
+
+async def drain(response: aiohttp.ClientResponse) -> None:
+    """Let a stream end by itself, shortly; closed otherwise."""
+    try:
+        async with asyncio.timeout(LINGER):
+            await response.content.readany()
+    except (aiohttp.ClientError, TimeoutError):
+        pass
+    finally:
+        if not response.content.at_eof():
+            response.close()
 
 
 class EventStream:
@@ -78,6 +94,13 @@ class EventStream:
             DownstreamError: an event over the limit, or a flood of events.
             aiohttp.ClientError: the connection broke.
         """
+        events = await self.read_all()
+        if events is None:
+            return None
+        return [event.data for event in events if event.name == "message" and event.data]
+
+    async def read_all(self) -> list[sse.Event] | None:
+        """Wait for the next events of any name. None at the end; raises what ``read`` does."""
         chunk = await self._content.readany()
         if not chunk:
             return None
@@ -86,7 +109,7 @@ class EventStream:
         except sse.TooLarge:
             raise _too_large(self._limit) from None
         self._pace(len(events))
-        return [event.data for event in events if event.name == "message" and event.data]
+        return events
 
     def _pace(self, count: int) -> None:
         second = int(self._clock())

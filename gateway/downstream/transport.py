@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
+from gateway.protocol import jsonrpc
 from gateway.protocol.jsonrpc import ErrorObject, Id
 from gateway.protocol.rawjson import Members
+
+Answer: TypeAlias = Members | ErrorObject
+"""What a server's own request is answered with."""
+Later: TypeAlias = asyncio.Future[Answer]
+"""An answer that takes its time; cancelled where none will come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +24,7 @@ class Request:
     ``timeout`` is in seconds, None for no limit of its own. ``on_sent`` is called right before the first byte can
     leave; ``on_answer`` on a pipe when the answer has been read, before anything behind it is. ``on_notification``
     gets notifications that the transport can attribute to this request (HTTP streams); all others go to the inbox.
+    ``on_ask`` does the same for requests of the server.
     ``cancel`` is the notification to send when the waiting coroutine is cancelled, built
     from the id on the wire; None where closing the stream says it.
     """
@@ -28,6 +36,7 @@ class Request:
     on_sent: Callable[[], None] | None = None
     on_answer: Callable[[], None] | None = None
     on_notification: Callable[[str, Members], None] | None = None
+    on_ask: Callable[[str, Members], Answer | Later] | None = None
     cancel: Callable[[Id], tuple[str, object]] | None = None
 
 
@@ -41,8 +50,19 @@ class Reply:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-Answer: TypeAlias = Members | ErrorObject
-"""What a server's own request is answered with."""
+def encode_answer(identifier: Id, answer: Answer) -> bytes:
+    """Encode the answer to a server's request."""
+    if isinstance(answer, ErrorObject):
+        return jsonrpc.encode_error(identifier, answer)
+    return jsonrpc.encode_result(identifier, answer)
+
+
+def deliver(answer: Answer | Later, send: Callable[[Answer], None]) -> None:
+    """Send an answer, at once or when it is there; an answer that was given up is not sent."""
+    if isinstance(answer, asyncio.Future):
+        answer.add_done_callback(lambda later: None if later.cancelled() else send(later.result()))
+    else:
+        send(answer)
 
 
 class Inbox(Protocol):
@@ -51,8 +71,8 @@ class Inbox(Protocol):
     def notification(self, method: str, params: Members) -> None:
         """A notification that belongs to no particular request, as far as the transport can tell."""
 
-    def ask(self, method: str, params: Members) -> Answer:
-        """A request of the server (legacy era): returns the answer to send back at once."""
+    def ask(self, method: str, params: Members) -> Answer | Later:
+        """A request of the server (legacy era): returns the answer to send back, at once or when it is there."""
 
     def violation(self, kind: str, detail: str) -> None:
         """Something that is no MCP message: ``unknown_id``, ``bad_json``, ``not_jsonrpc``, … ``detail`` is bounded."""

@@ -8,6 +8,7 @@ from gateway.config.servers import Server
 from gateway.downstream.guardian import Guardian
 from gateway.downstream.http import HttpTransport
 from gateway.downstream.meters import Meters
+from gateway.downstream.sse import SseTransport
 from gateway.downstream.stdio import StdioTransport
 from gateway.downstream.transport import Transport
 from gateway.errors import DownstreamError, Reason
@@ -32,6 +33,8 @@ class Transports:
         match server.kind:
             case "stdio":
                 return StdioTransport(name, server, self._guardian, self._meters, generation)
+            case "http" if server.transport == "sse":
+                return SseTransport(name, server, self._meters, generation)
             case "http":
                 return HttpTransport(name, server, self._meters, generation)
             case "openapi":

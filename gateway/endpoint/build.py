@@ -27,7 +27,7 @@ _ARGUMENTS = "arguments"
 _NAMED_KIND = {methods.TOOLS_CALL: Kind.TOOL, methods.PROMPTS_GET: Kind.PROMPT}
 _UNKNOWN = {Kind.TOOL: "Unknown tool", Kind.PROMPT: "Unknown prompt"}
 _NOT_SENT_ON = frozenset({methods.REQUEST_STATE, methods.INPUT_RESPONSES, "task"})
-"""Members of rounds and tasks, which nothing here gives out yet: there is no state a client could hold."""
+"""Members of rounds, which say how a call goes on and not what it is, and of tasks, which are not given out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +85,6 @@ def build(moment: Moment, request: Request, row: Method, asked: Asked) -> Call:
         RequestError: params of the wrong shape, or a URI that several visible servers claim.
     """
     params = known(request.params, row.members)
-    if asked.caller.era is Era.MODERN and methods.REQUEST_STATE in params:
-        raise RequestError(codes.INVALID_PARAMS, f"Invalid or expired {methods.REQUEST_STATE}")
     params = {key: value for key, value in params.items() if key not in _NOT_SENT_ON}
     draft = draft_of(request, asked)
     if request.method == methods.COMPLETE:

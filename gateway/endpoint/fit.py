@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from typing import Final
+from uuid import uuid4
 
 from gateway import __version__
 from gateway.endpoint.services import Moment
@@ -38,14 +39,40 @@ def result(moment: Moment, call: Call, exchange: Exchange, members: Members) -> 
     listing = moment.catalog.listings.get(call.target.server)
     foreign = listing is not None and listing.era not in ("", call.caller.era.value)
     fitted = _shown_uris(moment, call, meta.without_ours(members))
-    if call.caller.era is Era.MODERN:
-        fitted = _modern(moment, call, fitted, foreign)
-        additions: dict[str, Value] = {meta.SERVER_INFO: IDENTITY}
-    else:
-        fitted, additions = _legacy(call, fitted, foreign), {}
+    modern = call.caller.era is Era.MODERN
+    fitted = _modern(moment, call, fitted, foreign) if modern else _legacy(call, fitted, foreign)
+    return marked(moment, call, exchange, fitted)
+
+
+def marked(moment: Moment, call: Call, exchange: Exchange, members: Members) -> Members:
+    """Return a result with the gateway's word on who answered."""
+    additions: dict[str, Value] = {meta.SERVER_INFO: IDENTITY} if call.caller.era is Era.MODERN else {}
     if exchange.instance is not None and moment.config.listen.instance_meta:
         additions[meta.INSTANCE] = _instance(exchange.instance)
-    return meta.merge(fitted, additions) if additions else fitted
+    return meta.merge(members, additions) if additions else members
+
+
+def question(call: Call, exchange: Exchange, item: Raw) -> Raw:
+    """Return a server's question as the caller may read it; bytes stay where nothing has to change.
+
+    Reserved ``_meta`` keys of the server's hop go. A legacy client is told who asks in ``_meta``, since it sees no
+    result (S100), and gets the ``elicitationId`` that URL mode had before 2026-07-28.
+    """
+    members = rawjson.decode_members(item)
+    params = rawjson.decode_members(members["params"]) if "params" in members else {}
+    fitted = _without_reserved(params)
+    if call.caller.era is Era.LEGACY:
+        if _mode(params) == "url" and "elicitationId" not in params:
+            fitted = fitted | {"elicitationId": rawjson.raw(str(uuid4()))}
+        if exchange.instance is not None:
+            fitted = meta.merge(fitted, {meta.INSTANCE: {"server": exchange.instance.server}})
+    if fitted is params:
+        return item
+    return rawjson.raw(members | {"params": rawjson.raw(fitted)})
+
+
+def _mode(params: Members) -> Value:
+    return rawjson.peek(params.get("mode"))
 
 
 def _instance(facts: InstanceFacts) -> Object:

@@ -16,7 +16,7 @@ from gateway.endpoint.rejection import Rejection
 from gateway.endpoint.reply import Answer, respond
 from gateway.endpoint.running import Running
 from gateway.endpoint.services import Moment, Services
-from gateway.endpoint.stream import EventStream, StreamCap
+from gateway.endpoint.stream import CallStream, EventStream, StreamCap
 from gateway.endpoint.updates import Updates
 from gateway.errors import Reason
 from gateway.model.call import Call
@@ -64,18 +64,18 @@ class Equipment:
         return EventStream(inbound.request, inbound.extra, kind, self.tasks, self.services.metrics)
 
 
-def exchange_for(inbound: Inbound, call: Call, stream: EventStream) -> tuple[Exchange, Outlet]:
+def exchange_for(inbound: Inbound, call: Call, stream: CallStream) -> tuple[Exchange, Outlet]:
     """Make a call's exchange: its notifications go onto the stream if the client can read one."""
     outlet = Outlet(stream, call.progress_token, call.log_level)
     return (Exchange(notify=outlet.notify) if inbound.takes_streams else Exchange()), outlet
 
 
-def patience(inbound: Inbound, stream: EventStream) -> AbstractContextManager[None]:
+def patience(inbound: Inbound, stream: CallStream) -> AbstractContextManager[None]:
     """Wait for an answer in the body; a response that takes long begins as a stream if the client can read one."""
     return stream.begun_when_late() if inbound.takes_streams else nullcontext()
 
 
-async def deliver(inbound: Inbound, stream: EventStream, answer: Answer) -> web.StreamResponse:
+async def deliver(inbound: Inbound, stream: CallStream, answer: Answer) -> web.StreamResponse:
     """Answer plainly, or as the last event if the stream has begun."""
     if stream.started:
         return await stream.finish(answer.body)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from gateway.endpoint.stream import EventStream
+from gateway.endpoint.stream import CallStream
 from gateway.protocol import jsonrpc, meta, methods, rawjson
 from gateway.protocol.jsonrpc import Id
 from gateway.protocol.rawjson import JsonError, Members, Value
@@ -45,7 +45,7 @@ class Outlet:
 
     def __init__(
         self,
-        stream: EventStream,
+        stream: CallStream,
         token: Id | None,
         log_level: str | None,
         clock: Callable[[], float] = time.monotonic,

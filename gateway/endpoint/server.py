@@ -44,6 +44,7 @@ _EVENT_OF: Final = {
     "batch": "security.bad_json",
     "request_without_id": "security.bad_json",
     "header_mismatch": "security.header_mismatch",
+    "state_rejected": "security.state_rejected",
 }
 
 _log = get_logger("endpoint")

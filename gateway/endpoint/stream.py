@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from typing import Final
+from contextlib import AbstractContextManager, contextmanager, suppress
+from typing import Final, Protocol
 
 from aiohttp import web
 
@@ -57,6 +57,26 @@ class StreamCap:
             del self._open[principal_id]
 
 
+class CallStream(Protocol):
+    """What a call needs of the response it is answered on."""
+
+    @property
+    def started(self) -> bool:
+        """Whether the response has become a stream."""
+
+    def begun_when_late(self) -> AbstractContextManager[None]:
+        """Begin the response if the body takes long."""
+
+    def send(self, data: bytes) -> None:
+        """Send one message without waiting."""
+
+    async def finish(self, data: bytes | None) -> web.StreamResponse:
+        """Send the last message, if any, and end the response."""
+
+    def abandon(self) -> None:
+        """Forget a client that has gone."""
+
+
 class EventStream:
     """The response to one request, once it has become a stream.
 
@@ -80,6 +100,8 @@ class EventStream:
         self._finishing = False
         self._pump: asyncio.Task[None] | None = None
         self.still_allowed: StillAllowed = always
+        self.prologue = b""
+        """Events written before all others; to be set before the response begins."""
 
     @property
     def started(self) -> bool:
@@ -97,9 +119,12 @@ class EventStream:
             self._pump = self._tasks.start(self._run(), f"stream-{self._kind}")
 
     @contextmanager
-    def begun_when_late(self) -> Iterator[None]:
-        """Begin the response if the body takes long: what clients and proxies give up on is silence (G019)."""
-        timer = asyncio.get_running_loop().call_later(HEARTBEAT, self.start)
+    def begun_when_late(self, after: float | None = None) -> Iterator[None]:
+        """Begin the response if the body takes long: what clients and proxies give up on is silence (G019).
+
+        ``after`` is in seconds.
+        """
+        timer = asyncio.get_running_loop().call_later(HEARTBEAT if after is None else after, self.start)
         try:
             yield
         finally:
@@ -107,9 +132,12 @@ class EventStream:
 
     def send(self, data: bytes) -> None:
         """Queue one message; a client whose queue is full is dropped, and with it what was waiting."""
+        self.put(sse.encode(data))
+
+    def put(self, event: bytes) -> None:
+        """Queue one event as it is written, under the same bound."""
         if not self.open:
             return
-        event = sse.encode(data)
         if self._queued + len(event) > QUEUE_BYTES:
             self._drop("slow_client")
             return
@@ -120,12 +148,16 @@ class EventStream:
 
     async def finish(self, data: bytes | None) -> web.StreamResponse:
         """Send the last event, if any, and end the response; returns once all of it is written or the client gone."""
+        self.close(None if data is None else sse.encode(data))
+        return await self.wait_ended()
+
+    def close(self, last: bytes | None) -> None:
+        """Send the last event, if any, as it is written, and end the response without waiting."""
         if self.open:
             self.start()
-            self._last = None if data is None else sse.encode(data)
+            self._last = last
             self._finishing = True
             self._wake.set()
-        return await self.wait_ended()
 
     def end(self) -> None:
         """End the response after what is queued, without waiting."""
@@ -161,6 +193,7 @@ class EventStream:
             with self._metrics.streams.hold(kind=self._kind), suppress(ConnectionError):
                 response = self._response = web.StreamResponse(headers={**_HEADERS, **self._headers})
                 await response.prepare(self._request)
+                await _write(response, self.prologue)
                 await self._write_all(response)
                 await response.write_eof()
         finally:
@@ -191,5 +224,9 @@ class EventStream:
                     return
                 await response.write(sse.HEARTBEAT)
         if self._last is not None:
-            for start in range(0, len(self._last), _PIECE):
-                await response.write(self._last[start : start + _PIECE])
+            await _write(response, self._last)
+
+
+async def _write(response: web.StreamResponse, data: bytes) -> None:
+    for start in range(0, len(data), _PIECE):
+        await response.write(data[start : start + _PIECE])

@@ -49,7 +49,9 @@ class Call:
 
     ``params`` holds the known members besides ``_meta``, with the target's own name in place of the exposed one;
     ``meta`` the client's own ``_meta`` keys that may travel; ``definition`` the catalog's entry of the target
-    (None for resources read through a template or a scheme).
+    (None for resources read through a template or a scheme). A call that goes on after questions carries the client's
+    answers by key in ``input_responses`` (null for a question it refused to answer) and what the server gave it to
+    carry in ``request_state``, exactly as it came; ``round`` then is above 1.
     """
 
     id: str
@@ -65,6 +67,9 @@ class Call:
     trace: dict[str, str] = field(default_factory=dict)
     progress_token: Id | None = None
     log_level: str | None = None
+    input_responses: Object | None = None
+    request_state: str | None = None
+    round: int = 1
 
     @property
     def arguments(self) -> Object:

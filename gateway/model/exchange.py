@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from gateway.protocol.rawjson import Members
+from gateway.protocol.rawjson import Members, Object, Raw
 
 Notify: TypeAlias = Callable[[str, Members], None]
 """Takes a notification's method and params; must not block."""
 
 
+Ask: TypeAlias = Callable[[dict[str, Raw]], Awaitable[Object]]
+"""Puts a server's questions, by key, to the client and returns its answers, null for each it refused to give."""
+
+
 def discard(method: str, params: Members) -> None:
     """Take a notification nobody listens to."""
+
+
+def nothing() -> None:
+    """Give up nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +42,15 @@ class Exchange:
     """One call's notebook.
 
     ``notify`` carries progress (with the client's own token) and log messages to the call's own stream.
+    ``ask`` is there where the client can be asked while its call runs; without it questions are the call's outcome.
+    ``abandon`` gives up a request that waits, open at its server, for answers that will not come.
     ``dispatched`` is set just before the first byte can reach the server: the truth behind ``mayHaveRun``.
     Times are monotonic seconds.
     """
 
     notify: Notify = discard
+    ask: Ask | None = None
+    abandon: Callable[[], None] = nothing
     started: float = field(default_factory=time.monotonic)
     dispatched: bool = False
     dispatched_at: float = 0.0

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from gateway.errors import DownstreamError, Reason
 from gateway.protocol.jsonrpc import ErrorObject
-from gateway.protocol.rawjson import Members, Raw
+from gateway.protocol.rawjson import Members, Object, Raw
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,10 +19,16 @@ class Complete:
 
 @dataclass(frozen=True, slots=True)
 class InputRequired:
-    """The server needs answers from the client first: its requests by key, and its own opaque state."""
+    """The server needs answers from the client first: its requests by key, and its own opaque state.
+
+    ``held``: a request that is open here waits with it, so that ``state`` means something to this process alone.
+    ``answered`` are questions the gateway answered itself: they are no longer in ``requests``.
+    """
 
     requests: dict[str, Raw]
     state: str | None
+    held: bool = False
+    answered: Object = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

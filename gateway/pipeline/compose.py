@@ -13,6 +13,7 @@ from gateway.pipeline.interceptor import Chain
 from gateway.pipeline.limit import Limit
 from gateway.pipeline.observe import Observe
 from gateway.pipeline.record import Record
+from gateway.pipeline.rounds import Rounds, Terms
 from gateway.pipeline.seal import Seal
 from gateway.policy.engine import Engine
 from gateway.policy.limits import InFlight, Limiter
@@ -21,7 +22,7 @@ from gateway.telemetry.metrics import Metrics
 
 @dataclass(frozen=True, slots=True)
 class Ingredients:
-    """What the steps are made of."""
+    """What the steps are made of; ``terms`` are those on which a server may ask clients."""
 
     engine: Engine
     account: Account
@@ -30,10 +31,11 @@ class Ingredients:
     servers: Servers
     metrics: Metrics
     pin_state: Callable[[str], str]
+    terms: Callable[[str], Terms]
 
 
 def compose(parts: Ingredients) -> Chain:
-    """Return the chain: observe, record, authorize, limit, guard, seal, dispatch, outermost first."""
+    """Return the chain: observe, record, authorize, limit, guard, seal, rounds, dispatch, outermost first."""
     return Chain(
         [
             Observe(parts.metrics),
@@ -42,6 +44,7 @@ def compose(parts: Ingredients) -> Chain:
             Limit(parts.limiter, parts.in_flight, parts.metrics),
             Guard(parts.pin_state),
             Seal(parts.account),
+            Rounds(parts.account, parts.terms, parts.pin_state),
         ],
         Dispatch(parts.servers),
     )

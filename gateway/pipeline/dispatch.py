@@ -7,7 +7,7 @@ from typing import Final, Protocol
 from gateway.errors import Reason
 from gateway.model.call import Call
 from gateway.model.exchange import Exchange
-from gateway.model.outcome import Complete, Failure, InputRequired, Outcome, Started
+from gateway.model.outcome import Complete, Failure, Outcome, Started
 from gateway.pipeline.interceptor import Passage
 from gateway.protocol import methods, rawjson
 
@@ -33,18 +33,13 @@ class Dispatch:
         if call.method in _HELD_BY_THE_ENDPOINT:
             return Complete({"resultType": rawjson.raw("complete")})
         outcome = await self._servers.call(call, passage.exchange)
-        match outcome:
-            case Complete() | Failure():
-                return outcome
-            case InputRequired():
-                return _unasked(call, "asked for input that no client was offered to give")
-            case Started():
-                return _unasked(call, "started a task that nobody asked for")
+        return _unasked(call) if isinstance(outcome, Started) else outcome
 
 
-def _unasked(call: Call, what: str) -> Failure:
+def _unasked(call: Call) -> Failure:
     return Failure(
         Reason.PROTOCOL_ERROR,
-        f"Server {call.target.server} {what}. The call may have run in part. Its operators need to look at it.",
+        f"Server {call.target.server} started a task that nobody asked for. The call may have run in part. "
+        "Its operators need to look at it.",
         may_have_run=True,
     )

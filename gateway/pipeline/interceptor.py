@@ -19,7 +19,7 @@ class Passage:
     """One call's way through the chain: its exchange, and what the steps learned for those around them.
 
     ``started`` is set once the start record is on its way to the log; ``described`` is what all records of the call
-    share.
+    share; ``rounds`` counts the times the server was called, earlier requests of the same call included.
     """
 
     exchange: Exchange
@@ -27,6 +27,7 @@ class Passage:
     started: bool = False
     limit_scope: str = ""
     described: Object | None = None
+    rounds: int = 1
 
 
 CallNext: TypeAlias = Callable[[Call, Passage], Awaitable[Outcome]]
@@ -50,4 +51,4 @@ class Chain:
 
     async def run(self, call: Call, exchange: Exchange) -> Outcome:
         """Send a call through every step."""
-        return await self._entry(call, Passage(exchange))
+        return await self._entry(call, Passage(exchange, rounds=call.round))

@@ -1,10 +1,14 @@
-"""Charges every limit that applies to a call, all or nothing, and frees what it held when the call ends."""
+"""Charges every limit that applies to a call, all or nothing, and frees what it held when the call ends.
+
+A call is charged once, however many rounds it takes: with its server's questions the client gets a pass for the next
+one. A pass is good once, so a state that is sent again is charged like a new call.
+"""
 
 from __future__ import annotations
 
 from gateway.errors import Reason
 from gateway.model.call import Call
-from gateway.model.outcome import Failure, Outcome
+from gateway.model.outcome import Failure, InputRequired, Outcome
 from gateway.pipeline.interceptor import CallNext, Passage
 from gateway.policy.limits import InFlight, Limiter, LimitFacts, Refused
 from gateway.telemetry.metrics import Metrics
@@ -36,6 +40,8 @@ class Limit:
         limits = passage.decision.limits if passage.decision is not None else ()
         if not limits:
             return await call_next(call, passage)
+        if call.round > 1 and await self._limiter.use_pass(call.id, call.round):
+            limits = tuple(limit for limit in limits if limit.allowance is None)
         facts = LimitFacts(call.principal, call.target, call.caller.view)
         admission = await self._limiter.admit(limits, facts)
         if isinstance(admission, Refused):
@@ -43,9 +49,12 @@ class Limit:
             self._metrics.ratelimit_refused_total.inc(scope=admission.scope, client=call.principal.label)
             return _refusal(admission)
         try:
-            return await call_next(call, passage)
+            outcome = await call_next(call, passage)
         finally:
             admission.release()
+        if isinstance(outcome, InputRequired):
+            await self._limiter.give_pass(call.id, call.round + 1)
+        return outcome
 
 
 def _refusal(refused: Refused) -> Failure:

@@ -1,4 +1,7 @@
-"""Writes how a call ended, whatever happens: ``call.end`` for one that was dispatched, else ``call.denied``."""
+"""Writes how a call ended, whatever happens: ``call.end`` for one that was dispatched, else ``call.denied``.
+
+One that waits for its client's answers has not ended: it gets a ``call.round``.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from gateway.audit import record
 from gateway.audit.record import Ending
 from gateway.errors import AuditUnavailable, Reason
 from gateway.model.call import Call
-from gateway.model.outcome import Failure, Outcome
+from gateway.model.outcome import Failure, InputRequired, Outcome
 from gateway.pipeline.account import Account
 from gateway.pipeline.interceptor import CallNext, Passage
 from gateway.telemetry.logs import get_logger
@@ -35,9 +38,14 @@ class Record:
 
     async def _write(self, call: Call, passage: Passage, outcome: Outcome) -> Outcome:
         payload = self._account.result(passage, outcome) if passage.started else {}
-        ending = Ending(passage.exchange, outcome, time.monotonic(), payload=payload)
+        ending = Ending(passage.exchange, outcome, time.monotonic(), passage.rounds, payload)
         described = self._account.describe(call, passage)
-        entry = record.call_end(described, ending) if passage.started else record.call_denied(described, ending)
+        if not passage.started:
+            entry = record.call_denied(described, ending)
+        elif isinstance(outcome, InputRequired):
+            entry = record.call_round(described, ending, held=outcome.held)
+        else:
+            entry = record.call_end(described, ending)
         try:
             await self._account.log.append(entry, durable=passage.started and self._account.durable_end)
         except AuditUnavailable:

@@ -1,4 +1,4 @@
-"""Writes ``call.start`` after every check and before dispatch: no record, no call."""
+"""Writes ``call.start``, or that a call goes on, after every check and before dispatch: no record, no call."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ class Seal:
         self._account = account
 
     async def __call__(self, call: Call, passage: Passage, call_next: CallNext) -> Outcome:
-        entry = record.call_start(self._account.describe(call, passage))
+        described = self._account.describe(call, passage)
+        entry = record.call_start(described) if call.round == 1 else record.call_resumed(described, call.round)
         # Set before the wait: the record is written even when the client leaves meanwhile, and then needs its end.
         passage.started = True
         try:

@@ -22,6 +22,9 @@ from gateway.state.store import Charge, Store
 Level: TypeAlias = Literal["principal", "tool", "server", "group", "view"]
 Scope: TypeAlias = Literal["rate", "concurrency"]
 
+PASS_SECONDS: Final = 600.0
+"""How long a client may take to come back with answers: as long as the state it carries is good."""
+
 
 @dataclass(frozen=True, slots=True)
 class AppliedLimit:
@@ -101,6 +104,14 @@ class Limiter:
             self._counts[key] = self._counts.get(key, 0) + 1
         admission = Admission(tuple(key for key, _ in places), self._counts)
         return await self._charge(charges, charged, admission) if charges else admission
+
+    async def give_pass(self, call_id: str, number: int) -> None:
+        """Let a call's next round through without another charge, once and for as long as its client may take."""
+        await self._store.put(_key("pass", call_id, str(number)), b"1", PASS_SECONDS)
+
+    async def use_pass(self, call_id: str, number: int) -> bool:
+        """Use up the pass of a round; False where there is none, or not any more."""
+        return await self._store.take(_key("pass", call_id, str(number))) is not None
 
     async def _charge(
         self, charges: list[Charge], limits: list[AppliedLimit], admission: Admission

@@ -15,6 +15,8 @@ from gateway.protocol.rawjson import JsonError, Members, Object, Raw, Value
 
 Id: TypeAlias = int | str
 MAX_ID_LENGTH = 128
+MAX_SERVER_ARRAY = 1000
+"""Messages in one array of a server."""
 
 _KEYS = ("jsonrpc", "id", "method", "params", "result", "error")
 _FOLDED = {key.casefold() for key in _KEYS}
@@ -187,6 +189,21 @@ def split(line: bytes | Raw) -> ServerMessage:
     if identifier is None:
         raise Invalid("result without a usable id")
     return ServerResult(identifier, _object(members["result"], "result", identifier))
+
+
+def parts(data: bytes) -> list[bytes]:
+    """Take an array of a server apart into its messages (2025-03-26 basic §Batching); anything else is one message.
+
+    An array that is broken, too long or without any object comes back whole, for ``split`` to refuse.
+    """
+    if data[:64].lstrip(b" \t\r\n")[:1] != b"[":
+        return [data]
+    try:
+        items = [rawjson.raw_bytes(item) for item in rawjson.decode_items(data)]
+    except JsonError:
+        return [data]
+    messages = len(items) <= MAX_SERVER_ARRAY and any(item.startswith(b"{") for item in items)
+    return items if messages else [data]
 
 
 def claimed_id(line: bytes) -> Id | None:

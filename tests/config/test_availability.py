@@ -20,7 +20,6 @@ SCOPED = "{tools: '*/x', scopes: [s]}"
 
 REFUSED = [
     ("servers: {a: {openapi: x.yaml}}", "servers.a.openapi"),
-    ("servers: {a: {url: 'http://x', transport: sse}}", "servers.a.transport"),
     ("servers: {a: {url: 'http://x', auth: {client_credentials: {}}}}", "servers.a.auth"),
     ("servers: {a: {command: x, catalog: principal}}", "servers.a.catalog"),
     (f"servers: {{a: {{url: 'https://x', tls: {{spki_sha256: ['{'0' * 64}']}}}}}}", "servers.a.tls.spki_sha256"),
@@ -47,10 +46,7 @@ REFUSED = [
 ]  # fmt: skip
 
 NOTED = [
-    ("servers: {a: {command: x, asks: [roots]}}", "servers.a.asks"),
     ("servers: {a: {command: x, instructions: forward}}", "servers.a.instructions"),
-    ("servers: {a: {command: x, park: false}}", "servers.a.park"),
-    ("servers: {a: {command: x, timeouts: {asks: 5m}}}", "servers.a.timeouts.asks"),
     ("servers: {a: {command: x, pin: {rotating: [TOKEN]}}}", "servers.a.pin.rotating"),
     ("servers: {a: {command: x, pin: {new_tools: allow}}}", "servers.a.pin.new_tools"),
     ("servers: {a: {url: 'http://x', allow_networks: [10.0.0.0/8]}}", "servers.a.allow_networks"),
@@ -60,10 +56,10 @@ NOTED = [
 ]
 
 FINE = [
-    "servers: {a: {command: x, pin: {mode: warn}, catalog: shared, asks: [], instructions: drop}}",
+    "servers: {a: {command: x, pin: {mode: warn}, catalog: shared, asks: [roots], instructions: drop}}",
     "servers: {a: {command: x, results: {hidden: off, secrets: off, markers: off, fields: []}}}",
     "servers: {a: {command: x, pin: {mode: off}}}",
-    "servers: {a: {url: 'http://x', transport: http, auth: {}}}",
+    "servers: {a: {url: 'http://x', transport: http, auth: {}}, b: {url: 'http://x', transport: sse}}",
     "policies: [{name: p, clients: [anonymous], mode: shadow, hours: 'Mon-Fri 08:00-18:00', audit: {payload: shape}}]",
     "audit: {payload: none, sinks: []}",
     "state: {url: 'memory://'}",

@@ -107,9 +107,15 @@ def test_kinds_of_http_leave_the_transport_to_be_found(tmp_path: Path, kind: str
     assert config.notes == []
 
 
-def test_a_transport_that_is_not_there_switches_off_the_one_server(tmp_path: Path) -> None:
+def test_the_oldest_kind_of_http_keeps_its_transport(tmp_path: Path) -> None:
     config = loaded(tmp_path, "mcpServers:\n  a: {type: sse, url: 'http://localhost/sse'}\n  b: {command: x}\n")
-    assert config.off == {"a": "not available in this version: the transport sse (use auto or http)"}
+    assert (config.config.servers["a"].transport, config.off) == ("sse", {})
+
+
+def test_what_this_version_cannot_do_switches_off_the_one_server(tmp_path: Path) -> None:
+    text = "mcpServers:\n  a: {url: 'http://localhost/mcp', catalog: principal}\n  b: {command: x}\n"
+    config = loaded(tmp_path, text)
+    assert config.off == {"a": "not available in this version: catalogs per principal (use shared)"}
     assert list(config.config.servers) == ["b"]
 
 

@@ -108,3 +108,12 @@ def test_verification_may_be_switched_off_on_loopback_only(tmp_path: Path) -> No
     text = "servers: {a: {url: 'https://127.0.0.1:8443/', tls: {insecure: true}}}\n"
     assert loaded(tmp_path, text).config.servers["a"].tls.insecure
     assert only(problems(tmp_path, text.replace("127.0.0.1", "10.0.0.1"))).path == "servers.a.tls.insecure"
+
+
+@pytest.mark.parametrize(("protocol", "refused"), [("auto", False), ("legacy", False), ("modern", True)])
+def test_the_oldest_transport_has_no_modern_protocol(tmp_path: Path, protocol: str, refused: bool) -> None:
+    text = f"servers: {{a: {{url: 'http://x', transport: sse, protocol: {protocol}}}}}\n"
+    if refused:
+        assert only(problems(tmp_path, text)).message == "is older than the modern protocol"
+    else:
+        assert loaded(tmp_path, text).config.servers["a"].transport == "sse"

@@ -269,3 +269,24 @@ async def test_an_answer_that_is_no_http_is_a_protocol_error(answer: bytes) -> N
 async def test_pins_without_tls_are_an_error() -> None:
     error = await failing("http://127.0.0.1/mcp", tls={"spki_sha256": ["00" * 32]})
     assert "spki_sha256 needs an https url" in error.message
+
+
+@pytest.mark.parametrize(
+    ("reference", "target"), [("/messages?s=1", "/messages?s=1"), ("sub/x#y", "/sub/x"), ("?s=2", "/mcp?s=2")]
+)
+async def test_posts_go_where_a_server_said_and_nothing_else_does(reference: str, target: str) -> None:
+    async with serving(fine) as server, client_of(server.url) as client:
+        client.post_to(reference)
+        for method in ("POST", "GET"):
+            (await client.send(method, {}, None, Departure())).close()
+        assert [(seen.method, seen.target) for seen in server.seen] == [("POST", target), ("GET", "/mcp")]
+
+
+@pytest.mark.parametrize("reference", ["", "http://other/x", "https://127.0.0.1/x", "http://127.0.0.1:1/x", "//u@[x"])
+async def test_a_place_for_posts_at_another_origin_is_refused(reference: str) -> None:
+    async with serving(fine) as server, client_of(server.url) as client:
+        with pytest.raises(DownstreamError, match="not at its own origin") as caught:
+            client.post_to(reference)
+        assert (caught.value.reason, caught.value.may_have_run) == (Reason.PROTOCOL_ERROR, False)
+        (await client.send("POST", {}, b"{}", Departure())).close()
+        assert server.seen[0].target == "/mcp"

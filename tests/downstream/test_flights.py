@@ -192,3 +192,63 @@ async def test_a_flood_of_log_messages_is_cut() -> None:
 
 async def test_other_notifications_are_left_to_the_dialect() -> None:
     assert not flights([]).notification("notifications/tools/list_changed", {})
+
+
+async def test_waiting_for_people_stops_the_clock_of_the_call() -> None:
+    loop, board = asyncio.get_running_loop(), flights([], seconds=2.0, longest=3.0)
+    async with board.fly(call(), Client().exchange()) as flight:
+        latest = flight.latest
+        flight.hold(600.0)
+        assert (flight.timer.when() or 0) > loop.time() + 500
+        flight.held_at = loop.time() - 100
+        flight.go_on()
+        assert flight.latest == pytest.approx(latest + 100, abs=1)
+        assert flight.timer.when() == pytest.approx(loop.time() + 2, abs=1)
+
+
+async def test_progress_does_not_shorten_the_wait_for_people() -> None:
+    loop, board = asyncio.get_running_loop(), flights([])
+    async with board.fly(call(progress_token=1), Client().exchange()) as flight:
+        flight.hold(600.0)
+        board.notification(PROGRESS, members(progressToken=flight.token, progress=1))
+        assert (flight.timer.when() or 0) > loop.time() + 500
+
+
+async def test_a_call_nobody_answers_for_ends_and_says_so() -> None:
+    async def unanswered() -> None:
+        async with flights([]).fly(call(), Client().exchange()) as flight:
+            flight.mark_sent()
+            flight.hold(0.01)
+            await asyncio.Event().wait()
+
+    with pytest.raises(DownstreamError, match="needed an answer of the client") as caught:
+        await unanswered()
+    assert (caught.value.reason, caught.value.may_have_run) == (Reason.TIMEOUT, True)
+
+
+async def test_a_call_that_goes_on_reports_to_its_new_client_or_to_none() -> None:
+    violations: list[str] = []
+    old, new, board = Client(), Client(), flights(violations)
+    async with board.fly(call(progress_token="old"), old.exchange()) as flight:
+        flight.call, flight.exchange = call(progress_token="new"), new.exchange()
+        board.notification(PROGRESS, members(progressToken=flight.token, progress=1))
+        flight.call = call()
+        board.notification(PROGRESS, members(progressToken=flight.token, progress=2))
+    assert (old.heard, violations) == ([], [])
+    assert new.heard == [(PROGRESS, {"progressToken": "new", "progress": 1})]
+
+
+async def test_a_question_belongs_to_the_only_call_that_may_ask() -> None:
+    """S96: before a call left, behind its answer and beside another one nothing is guessed."""
+    board = flights([])
+    async with board.fly(call(), Client().exchange()) as one:
+        assert board.asker() is None
+        one.mark_sent()
+        async with board.fly(call(method="completion/complete"), Client().exchange()) as other:
+            other.mark_sent()
+            assert board.asker() is one
+        async with board.fly(call(), Client().exchange()) as other:
+            other.mark_sent()
+            assert board.asker() is None
+        one.mark_answered()
+        assert board.asker() is None

@@ -12,10 +12,11 @@ from gateway.config.servers import Server
 from gateway.downstream import http as module
 from gateway.downstream.http import HttpTransport
 from gateway.downstream.sessions import SessionTransport
-from gateway.downstream.transport import Reply, Request, Transport
+from gateway.downstream.transport import Later, Reply, Request, Transport
 from gateway.errors import DownstreamError, Reason
-from gateway.protocol import rawjson
+from gateway.protocol import jsonrpc, rawjson
 from gateway.protocol.jsonrpc import ErrorObject, Id
+from gateway.protocol.rawjson import Members
 from tests.kit.http_server import Exchange, HttpServer, McpServer, Script, serving
 from tests.kit.processes import WAIT, Counts, Recorder, call, eventually, plain, result
 
@@ -461,6 +462,43 @@ async def test_a_request_on_a_stream_is_answered_by_a_post(answer: ErrorObject, 
         assert server.seen[1].headers["mcp-session-id"] == "s1"
 
 
+async def test_a_request_on_a_calls_own_stream_is_that_calls_and_can_be_answered_later() -> None:
+    answered = asyncio.Event()
+
+    async def script(exchange: Exchange) -> None:
+        if "method" not in exchange.message:
+            await exchange.answer(202)
+            answered.set()
+            return
+        await exchange.start_stream()
+        await exchange.event({"jsonrpc": "2.0", "id": "q", "method": "roots/list"})
+        await answered.wait()
+        await exchange.event_result({})
+        await exchange.end_stream()
+
+    later: Later = asyncio.get_running_loop().create_future()
+    given: Later = asyncio.get_running_loop().create_future()
+    asked: list[str] = []
+
+    def ask(method: str, params: Members) -> Later:
+        asked.append(method)
+        return later
+
+    inbox = Recorder()
+    async with talking(script, inbox) as (transport, server):
+        task = asyncio.gather(transport.request(Request("x", {}, {"Mcp-Session-Id": "s1"}, WAIT, on_ask=ask)))
+        await eventually(lambda: asked == ["roots/list"])
+        later.set_result({"roots": rawjson.raw([])})
+        await task
+        assert server.seen[1].message == {"jsonrpc": "2.0", "id": "q", "result": {"roots": []}}
+        assert (inbox.asks, server.seen[1].headers["mcp-session-id"]) == ([], "s1")
+        transport._ask(jsonrpc.ServerRequest("q", "roots/list", {}), {}, Request("x", {}, on_ask=lambda *_: given))
+    # An answer that comes when the connection is gone has nowhere to go.
+    given.set_result({"roots": rawjson.raw([])})
+    await asyncio.sleep(0)
+    assert len(server.seen) == 2
+
+
 async def test_a_flood_of_requests_is_answered_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_ASIDE", 3)
 
@@ -657,3 +695,42 @@ async def test_the_scripted_server_speaks_both_eras(era: str) -> None:
         reply = await transport.request(Request("tools/call", params, headers, WAIT))
         assert json.loads(result(reply)["content"][0]["text"]) == {"a": 1}
         assert server.calls == [{"a": 1}]
+
+
+def array_for(identifier: object) -> list[object]:
+    """An array of 2025-03-26: the answer between a notification and a question."""
+    return [
+        PROGRESS,
+        {"jsonrpc": "2.0", "id": identifier, "result": {"ok": 1}},
+        {"jsonrpc": "2.0", "id": "q", "method": "ping"},
+    ]
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+async def test_an_array_of_an_older_server_holds_the_answer_and_more(streamed: bool) -> None:
+    """2025-03-26 basic/transports §Sending Messages."""
+    posted: list[object] = []
+
+    async def script(exchange: Exchange) -> None:
+        posted.append(exchange.message)
+        if "method" not in exchange.message:
+            await exchange.answer(202)
+        elif streamed:
+            await exchange.start_stream()
+            await exchange.event(array_for(exchange.message["id"]))
+            await exchange.end_stream()
+        else:
+            await exchange.json(array_for(exchange.message["id"]))
+
+    inbox = Recorder({})
+    async with talking(script, inbox) as (transport, _):
+        assert result(await transport.request(PING)) == {"ok": 1}
+        await eventually(lambda: {"jsonrpc": "2.0", "id": "q", "result": {}} in posted)
+        assert [method for method, _ in inbox.notifications] == ["notifications/progress"]
+        assert inbox.violations == []
+
+
+async def test_an_array_without_the_answer_is_none() -> None:
+    error = await failure_of(lambda exchange: exchange.json([PROGRESS, PROGRESS]))
+    assert (error.reason, error.may_have_run) == (Reason.PROTOCOL_ERROR, True)
+    assert (await answer_of(lambda exchange: exchange.json([PROGRESS, PROGRESS], 404))).error is None

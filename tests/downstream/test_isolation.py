@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.downstream.isolation import key_of, needs_era
-from gateway.model.call import Caller
+from gateway.downstream.isolation import declared, is_of, key_of, needs_era
+from gateway.model.call import Call, Caller
+from gateway.protocol.rawjson import Object
 from gateway.protocol.versions import Era
 from tests.kit.transport import call, principal, server
 
@@ -49,3 +50,66 @@ def test_the_era_matters_only_where_nothing_is_said() -> None:
     assert needs_era(server())
     assert not needs_era(server(isolation="shared"))
     assert not needs_era(server(catalog="principal"))
+
+
+def asked_of(capabilities: Object, session: str = "", name: str = "bot") -> Call:
+    return call(
+        principal=principal(name), caller=Caller(LEGACY, "2025-11-25", session=session, capabilities=capabilities)
+    )
+
+
+FORMS: Object = {"elicitation": {"form": {}}}
+URLS: Object = {"elicitation": {"url": {}}}
+
+
+@pytest.mark.parametrize("isolation", ["auto", "shared", "principal", "session"])
+def test_what_is_declared_is_part_of_the_key_and_never_everybodys(isolation: str) -> None:
+    """S96, G063: a question reaches nobody but the one whose call it is."""
+    made = server(isolation=isolation, asks=["elicitation"])
+    keys = {
+        key_of(made, LEGACY, asked_of(FORMS)),
+        key_of(made, LEGACY, asked_of(URLS)),
+        key_of(made, LEGACY, asked_of({})),
+        key_of(made, LEGACY, asked_of(FORMS, name="other")),
+    }
+    assert len(keys) == 4
+    assert key_of(made, LEGACY, asked_of({**FORMS, "sampling": {}})) == key_of(made, LEGACY, asked_of(FORMS))
+
+
+def test_a_session_owns_its_connections_whatever_is_declared_on_them() -> None:
+    made = server(isolation="session", asks=["elicitation"])
+    keys = [key_of(made, LEGACY, asked_of(each, "s1")) or "" for each in (FORMS, URLS, {})]
+    assert [is_of(key, "s1") for key in keys] == [True] * 3
+    assert not any(is_of(key, "s") or is_of(key, "s10") for key in keys)
+
+
+@pytest.mark.parametrize(
+    ("asks", "park", "era", "expected"),
+    [
+        (["elicitation", "roots"], True, LEGACY, {"elicitation": {"form": {}}, "roots": {}}),
+        (["sampling"], True, LEGACY, {}),
+        (["elicitation"], True, None, {"elicitation": {"form": {}}}),
+        (["elicitation"], True, MODERN, {}),
+        (["elicitation"], False, LEGACY, {}),
+        ([], True, LEGACY, {}),
+    ],
+)
+def test_what_the_client_declared_within_asks_is_declared(
+    asks: list[str], park: bool, era: Era | None, expected: Object
+) -> None:
+    """S97."""
+    made = server(asks=asks, park=park)
+    said = asked_of({"elicitation": {"form": {}}, "roots": {"listChanged": True}})
+    assert declared(made, era, said) == expected
+
+
+def test_a_client_cannot_make_connections_by_declaring_new_things() -> None:
+    made = server(asks=["elicitation", "sampling", "roots"])
+    said: list[Object] = [{"elicitation": {"form": {"n": n}, f"x{n}": {}}, "sampling": {"n": n}} for n in range(9)]
+    assert len({key_of(made, LEGACY, asked_of(each)) for each in said}) == 1
+    assert declared(made, LEGACY, asked_of(said[0])) == {"elicitation": {"form": {}}, "sampling": {}}
+
+
+def test_the_era_matters_for_a_server_that_may_ask() -> None:
+    assert needs_era(server(isolation="shared", asks=["roots"]))
+    assert not needs_era(server(isolation="shared", asks=["roots"], park=False))

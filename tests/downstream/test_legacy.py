@@ -8,8 +8,9 @@ from contextlib import suppress
 
 import pytest
 
-from gateway import __version__
-from gateway.downstream.legacy import MAX_SESSION_ID, HandshakeRefused, Legacy, Session, handshake
+from gateway.downstream.handshake import Session, handshake
+from gateway.downstream.legacy import Legacy
+from gateway.downstream.parking import Asking
 from gateway.downstream.transport import Reply
 from gateway.errors import DownstreamError, Reason
 from gateway.model.catalog import Kind
@@ -18,7 +19,6 @@ from gateway.model.outcome import Complete, Failure, Started
 from gateway.protocol.jsonrpc import ErrorObject
 from gateway.protocol.rawjson import Object, decode_value
 from tests.kit.transport import (
-    INFO,
     WAIT,
     Client,
     FakeHttp,
@@ -87,62 +87,6 @@ class SessionServer:
 
     def expire(self) -> None:
         self.started += 1
-
-
-async def test_the_handshake_asks_for_the_newest_legacy_version_and_confirms() -> None:
-    transport = FakeTransport({"initialize": initialize})
-    dialect = await legacy(transport)
-    assert transport.sent[0].params == {
-        "protocolVersion": "2025-11-25",
-        "capabilities": {},
-        "clientInfo": {"name": "aiohttp-mcp-gateway", "version": __version__},
-    }
-    assert transport.sent[0].request.cancel is None
-    assert transport.notified == [("notifications/initialized", {})]
-    assert (dialect.hello.version, dialect.hello.product) == ("2025-11-25", "scripted/1.0")
-
-
-@pytest.mark.parametrize("version", ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"])
-async def test_any_known_legacy_version_is_accepted(version: str) -> None:
-    """G124: versions are negotiated per hop."""
-    transport = FakeTransport({"initialize": lambda sent: reply(protocolVersion=version, serverInfo=INFO)})
-    assert (await legacy(transport)).hello.version == version
-
-
-@pytest.mark.parametrize("version", ["2023-01-01", "2026-07-28", None, 7])
-async def test_an_unknown_version_ends_the_handshake(version: str | int | None) -> None:
-    transport = FakeTransport({"initialize": lambda sent: reply(protocolVersion=version)})
-    with pytest.raises(HandshakeRefused):
-        await legacy(transport)
-    assert transport.notified == []
-
-
-async def test_a_server_that_names_its_versions_in_an_error_is_asked_again() -> None:
-    def picky(sent: Sent) -> Reply:
-        if sent.params["protocolVersion"] != "2024-11-05":
-            return failure(-32602, "Unsupported protocol version", {"supported": ["2024-11-05", "x"]})
-        return initialize(sent)
-
-    assert (await legacy(FakeTransport({"initialize": picky}))).hello.version == "2024-11-05"
-
-
-async def test_a_refused_handshake_is_told_from_an_unreachable_server() -> None:
-    with pytest.raises(HandshakeRefused, match="error -32601"):
-        await legacy(FakeTransport({}))
-    with pytest.raises(HandshakeRefused):
-        await legacy(FakeHttp({"initialize": lambda sent: bare(404)}))
-    with pytest.raises(DownstreamError, match="credential rejected") as caught:
-        await legacy(FakeHttp({"initialize": lambda sent: bare(401)}))
-    assert not isinstance(caught.value, HandshakeRefused)
-
-
-@pytest.mark.parametrize("identifier", ["a b", "ä", "x" * (MAX_SESSION_ID + 1), "a\r\nX: y"])
-async def test_a_session_id_that_is_no_header_value_is_refused(identifier: str) -> None:
-    def start(sent: Sent) -> Reply:
-        return Reply(initialize(sent).result, None, 200, {"mcp-session-id": identifier})
-
-    with pytest.raises(DownstreamError, match="unusable session id"):
-        await legacy(FakeHttp({"initialize": start}))
 
 
 async def test_a_result_is_completed_and_keeps_everything_else() -> None:
@@ -222,6 +166,18 @@ async def test_requests_of_the_server_are_declined_at_once(method: str) -> None:
     assert isinstance(answer, ErrorObject)
     assert answer.code == -32601
     assert heard.violations == ["unexpected_request"]
+
+
+@pytest.mark.parametrize("method", ["notifications/cancelled", "notifications/elicitation/complete"])
+@pytest.mark.parametrize(("declares", "expected"), [({}, ["unexpected_notification"]), ({"elicitation": {}}, [])])
+async def test_what_a_server_says_of_its_questions_is_no_violation_where_it_may_ask(
+    method: str, declares: Object, expected: list[str]
+) -> None:
+    heard, transport = Heard(), FakeTransport({"initialize": initialize})
+    made = peer(transport, heard)
+    dialect = Legacy(made, await handshake(made, 5, declares), Asking(declares))
+    dialect.notification(method, members(requestId="q-1"))
+    assert heard.violations == expected
 
 
 async def test_a_ping_is_answered() -> None:

@@ -259,6 +259,16 @@ async def test_a_server_may_ask_for_what_was_declared_to_it() -> None:
     assert transport.sent[0].meta["io.modelcontextprotocol/clientCapabilities"] == {"elicitation": {}}
 
 
+async def test_answers_and_state_go_to_the_server_as_it_gave_them() -> None:
+    """G137."""
+    dialect, transport = modern({"tools/call": lambda sent: reply(content=[])})
+    made = call(input_responses={"k": {"action": "accept"}}, request_state="s")
+    assert isinstance(await dialect.call(made, Exchange()), Complete)
+    assert transport.sent[0].params is not None
+    assert transport.sent[0].params["inputResponses"] == {"k": {"action": "accept"}}
+    assert transport.sent[0].params["requestState"] == "s"
+
+
 async def test_a_state_alone_is_enough() -> None:
     dialect, _ = modern({"tools/call": lambda sent: reply(resultType="input_required", requestState="s")})
     assert await dialect.call(call(), Exchange()) == InputRequired({}, "s")

@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from gateway import __version__
-from gateway.downstream.requests import ParamHeaders, call_meta, modern_meta, param_annotations, standard_headers
+from gateway.downstream.requests import (
+    ParamHeaders,
+    answers,
+    call_meta,
+    modern_meta,
+    param_annotations,
+    standard_headers,
+)
 from gateway.model.call import Caller
 from gateway.model.catalog import Definition, Kind
 from gateway.protocol.headers import HeaderError
@@ -41,6 +48,14 @@ def test_meta_is_ours_whoever_the_client_is() -> None:
 def test_without_asks_no_capability_is_declared() -> None:
     made = call(caller=Caller(Era.MODERN, "2026-07-28", capabilities={"sampling": {}}))
     assert modern_meta(made, None, ())[P + "clientCapabilities"] == {}
+
+
+def test_the_next_round_of_a_call_carries_what_it_has_to_and_no_more() -> None:
+    """G137."""
+    assert answers(call()) == {}
+    assert answers(call(request_state="")) == {"requestState": ""}
+    given: Object = {"k": {"action": "accept"}}
+    assert answers(call(input_responses=given)) == {"inputResponses": given}
 
 
 def test_legacy_meta_is_empty_without_a_reason() -> None:

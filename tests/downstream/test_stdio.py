@@ -15,7 +15,7 @@ from gateway.downstream import stdio as module
 from gateway.downstream.command import Command
 from gateway.downstream.guardian import Guardian
 from gateway.downstream.stdio import StdioTransport
-from gateway.downstream.transport import Request, Transport
+from gateway.downstream.transport import Later, Request, Transport
 from gateway.errors import DownstreamError, Reason
 from gateway.protocol import rawjson
 from gateway.protocol.jsonrpc import ErrorObject, Id
@@ -334,6 +334,18 @@ async def test_a_request_of_the_server_is_answered_at_once(answer: ErrorObject, 
         assert [method for method, _ in inbox.asks] == ["elicitation/create"]
 
 
+async def test_a_request_of_the_server_can_be_answered_later() -> None:
+    later: Later = asyncio.get_running_loop().create_future()
+    inbox = Recorder(later)
+    async with running("--era", "legacy", inbox=inbox) as transport:
+        task = asyncio.gather(transport.request(call("ask")))
+        await eventually(lambda: inbox.asks)
+        assert said(await transport.request(call("echo"))) == "{}"
+        assert not task.done()
+        later.set_result({"action": rawjson.raw("accept")})
+        assert json.loads(said((await task)[0])) == {"answer": {"action": "accept"}, "error": None}
+
+
 async def test_standard_error_is_always_drained() -> None:
     """G007, S107: 10 MiB before the first answer."""
     counts = Counts()
@@ -465,3 +477,16 @@ async def test_garbage_before_open_returns_ends_the_process_too(monkeypatch: pyt
         assert len(inbox.reasons) == 1
         await eventually(lambda: not alive(pid_of(transport)))
         await transport.aclose()
+
+
+async def test_an_array_of_an_older_server_is_taken_message_by_message() -> None:
+    """2025-03-26 basic §Batching."""
+    note = b'{"jsonrpc":"2.0","method":"notifications/progress","params":{}}'
+    line = b'[%b, 7, {"jsonrpc":"2.0","id":1,"result":{"ok":1}}]\n' % note
+    inbox = Recorder()
+    async with guarded() as guardian:
+        transport = StdioTransport("x", replying(f"say({line!r}); sys.stdin.read()"), guardian)
+        await transport.open(inbox)
+        assert result(await transport.request(Request("ping", {}, timeout=WAIT))) == {"ok": 1}
+        await transport.aclose()
+    assert (inbox.notifications, inbox.kinds) == ([("notifications/progress", {})], ["bad_json"])

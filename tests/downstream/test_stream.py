@@ -6,7 +6,8 @@ from contextlib import asynccontextmanager
 import aiohttp
 import pytest
 
-from gateway.downstream.stream import EventStream, read_body
+from gateway.downstream import stream as module
+from gateway.downstream.stream import EventStream, drain, read_body
 from gateway.errors import DownstreamError, Reason
 from tests.kit.http_server import Exchange, Script, serving
 
@@ -111,3 +112,29 @@ async def test_as_many_events_over_a_longer_time_are_fine() -> None:
     seconds = iter(range(1000))
     async with response_of(streaming(*[LINES] * 60)) as response:
         assert len(await everything(EventStream(response, 100, lambda: float(next(seconds))))) == 30_000
+
+
+async def test_events_of_any_name_can_be_read() -> None:
+    script = streaming(b"event: endpoint\ndata: /x\n\n", b"data: 1\n\nevent: ping\ndata:\n\n")
+    async with response_of(script) as response:
+        stream, found = EventStream(response, 100), list[tuple[str, bytes]]()
+        while (batch := await stream.read_all()) is not None:
+            found += [(event.name, event.data) for event in batch]
+    assert found == [("endpoint", b"/x"), ("message", b"1"), ("ping", b"")]
+
+
+async def test_a_stream_that_ends_shortly_is_left_to_and_another_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LINGER", 0.05)
+
+    async def endless(exchange: Exchange) -> None:
+        await exchange.start_stream()
+        await exchange.until_gone()
+        exchange.close()
+
+    async with response_of(streaming()) as response:
+        await drain(response)
+        assert response.content.at_eof()
+    async with response_of(endless) as response:
+        await drain(response)
+        assert not response.content.at_eof()
+        assert response.closed

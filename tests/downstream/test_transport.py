@@ -6,9 +6,10 @@ import asyncio
 
 import pytest
 
-from gateway.downstream.transport import Reply, Request, Transport
+from gateway.downstream.transport import Answer, Later, Reply, Request, Transport, deliver, encode_answer
 from gateway.errors import DownstreamError, Reason
-from tests.kit.transport import FakeHttp, FakeTransport, never, reply
+from gateway.protocol.jsonrpc import ErrorObject
+from tests.kit.transport import FakeHttp, FakeTransport, members, never, reply
 
 
 def test_a_request_wants_nothing_beside_its_body_by_default() -> None:
@@ -34,3 +35,25 @@ async def test_the_scripted_transport_fails_what_waits_when_it_ends() -> None:
     transport.end()
     with pytest.raises(DownstreamError):
         await waiting
+
+
+async def test_an_answer_is_sent_at_once_or_when_it_is_there_or_never() -> None:
+    sent: list[Answer] = []
+    given: Answer = members(action="cancel")
+    deliver(given, sent.append)
+    assert sent == [given]
+    later: Later = asyncio.get_running_loop().create_future()
+    dropped: Later = asyncio.get_running_loop().create_future()
+    deliver(later, sent.append)
+    deliver(dropped, sent.append)
+    dropped.cancel()
+    await asyncio.sleep(0)
+    assert sent == [given]
+    later.set_result(ErrorObject(-32601, "no"))
+    await asyncio.sleep(0)
+    assert sent == [given, ErrorObject(-32601, "no")]
+
+
+def test_an_answer_is_a_result_or_an_error() -> None:
+    assert encode_answer("a", members(x=1)) == b'{"jsonrpc":"2.0","id":"a","result":{"x":1}}'
+    assert b'"error":{"code":-32601' in encode_answer(7, ErrorObject(-32601, "no"))

@@ -7,6 +7,7 @@ import pytest
 from gateway.downstream.guardian import Guardian
 from gateway.downstream.http import HttpTransport
 from gateway.downstream.meters import NoMeters
+from gateway.downstream.sse import SseTransport
 from gateway.downstream.stdio import StdioTransport
 from gateway.downstream.transports import Transports
 from gateway.errors import DownstreamError
@@ -21,6 +22,9 @@ def test_each_kind_has_its_transport_and_each_start_its_number() -> None:
     http = make("c", server(url="http://127.0.0.1:1/mcp"))
     assert isinstance(http, HttpTransport)
     assert http.instance == "http#1"
+    old = make("c", server(url="http://127.0.0.1:1/sse", transport="sse"))
+    assert isinstance(old, SseTransport)
+    assert old.instance == "sse#2"
 
 
 def test_a_kind_without_a_transport_is_named() -> None:

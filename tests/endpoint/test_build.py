@@ -201,12 +201,12 @@ def test_a_completion_of_something_unknown_is_unknown() -> None:
     assert isinstance(error, UnknownTarget)
 
 
-def test_a_state_that_was_never_given_out_is_refused_in_the_modern_era() -> None:
-    error = failed("tools/call", {"name": "notes__add", "requestState": "x"})
-    assert (error.code, error.message) == (-32602, "Invalid or expired requestState")
-    assert built("tools/call", {"name": "notes__add", "requestState": "x", "task": {}}, era=Era.LEGACY).params == {
-        "name": "add"
-    }
+def test_members_of_rounds_and_tasks_are_no_part_of_what_is_sent_on() -> None:
+    more: Object = {"requestState": "x", "inputResponses": {}, "task": {}}
+    for era in Era:
+        call = built("tools/call", {"name": "notes__add", **more}, era=era)
+        assert call.params == {"name": "add"}
+        assert (call.round, call.request_state, call.input_responses) == (1, None, None)
 
 
 def test_only_known_members_are_kept() -> None:

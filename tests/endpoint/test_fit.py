@@ -213,3 +213,27 @@ def test_meta_that_is_no_object_gives_way() -> None:
     assert value('{"content":[],"_meta":7}', call(LEGACY)) == {"content": []}
     unknown = replace(call(LEGACY), target=Target(Kind.TOOL, "gone", "x"))
     assert value('{"content":[]}', unknown) == {"content": []}
+
+
+def test_a_question_without_anything_to_change_keeps_its_bytes() -> None:
+    item = rawjson.Raw(b'{"method":"elicitation/create", "params":{"message":"m", "big":12345678901234567890123}}')
+    assert fit.question(call(MODERN), Exchange(instance=FACTS), item) is item
+    assert fit.question(call(LEGACY), Exchange(), item) is item
+
+
+def test_a_legacy_client_is_told_who_asks_and_gets_the_id_of_its_url() -> None:
+    """S100."""
+    item = rawjson.raw({"method": "elicitation/create", "params": {"mode": "url", "url": "https://a.example/", "x": 1}})
+    asked = json.loads(rawjson.encode(fit.question(call(LEGACY), Exchange(instance=FACTS), item)))
+    assert asked["params"].pop("elicitationId")
+    assert asked["params"].pop("_meta") == {"dev.mcp-gateway/instance": {"server": "notes"}}
+    assert asked == {"method": "elicitation/create", "params": {"mode": "url", "url": "https://a.example/", "x": 1}}
+
+
+@pytest.mark.parametrize("caller", [MODERN, LEGACY])
+def test_a_server_cannot_pass_for_the_gateway_in_a_question(caller: Caller) -> None:
+    params: rawjson.Object = {"_meta": {"dev.mcp-gateway/instance": {"server": "bank"}, "progressToken": 1}}
+    item = rawjson.raw({"method": "roots/list", "params": params})
+    asked = json.loads(rawjson.encode(fit.question(call(caller), Exchange(instance=FACTS), item)))
+    assert "bank" not in json.dumps(asked)
+    assert "progressToken" not in json.dumps(asked)

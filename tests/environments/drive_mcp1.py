@@ -14,6 +14,7 @@ import sys
 import httpx
 from mcp import ClientSession, McpError
 from mcp.client.streamable_http import streamable_http_client
+from mcp.types import ElicitRequestParams, ElicitResult
 from pydantic import AnyUrl, BaseModel
 
 
@@ -46,12 +47,17 @@ async def command(session: ClientSession, order: dict[str, object]) -> BaseModel
     raise ValueError(f"no such command: {order}")
 
 
+async def elicited(context: object, params: ElicitRequestParams) -> ElicitResult:
+    """Answer every form with the same number of guests."""
+    return ElicitResult(action="accept", content={"guests": 4})
+
+
 async def main(url: str, key: str | None) -> None:
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     async with (
         httpx.AsyncClient(headers=headers, timeout=30) as client,
         streamable_http_client(url, http_client=client) as (read, write, _),
-        ClientSession(read, write) as session,
+        ClientSession(read, write, elicitation_callback=elicited) as session,
     ):
         show({"ok": raw(await session.initialize())})
         while line := await asyncio.to_thread(sys.stdin.readline):

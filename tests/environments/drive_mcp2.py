@@ -14,6 +14,7 @@ import sys
 import httpx2
 from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
+from mcp_types import ElicitRequestParams, ElicitResult
 from pydantic import BaseModel
 
 MODES = {"legacy": "legacy", "modern": "2026-07-28", "auto": "auto"}
@@ -48,11 +49,18 @@ async def command(client: Client, order: dict[str, object]) -> BaseModel:
     raise ValueError(f"no such command: {order}")
 
 
+async def elicited(context: object, params: ElicitRequestParams) -> ElicitResult:
+    """Answer every form with the same number of guests."""
+    return ElicitResult(action="accept", content={"guests": 4})
+
+
 async def main(url: str, mode: str, key: str | None) -> None:
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     async with (
         httpx2.AsyncClient(headers=headers, timeout=30) as http,
-        Client(streamable_http_client(url, http_client=http), mode=MODES[mode]) as client,
+        Client(
+            streamable_http_client(url, http_client=http), mode=MODES[mode], elicitation_callback=elicited
+        ) as client,
     ):
         show({"ok": {"protocolVersion": client.protocol_version}})
         while line := await asyncio.to_thread(sys.stdin.readline):

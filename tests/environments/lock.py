@@ -52,7 +52,8 @@ def main() -> None:
     for name, source in PEER_LOCKS.items():
         _compile(folder / "bin" / "uv", HERE / name, source)
     node = ["npm", "install", "--package-lock-only", "--omit-lockfile-registry-resolved"]
-    subprocess.run(node, cwd=HERE, check=True)
+    for folder in (HERE, HERE / "conformance"):
+        subprocess.run(node, cwd=folder, check=True)
 
 
 if __name__ == "__main__":

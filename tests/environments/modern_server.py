@@ -13,7 +13,7 @@ from mcp import MCPError
 from mcp.server import MCPServer
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.mcpserver import Context
-from mcp_types import ToolAnnotations
+from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult, InputRequiredResult, ToolAnnotations
 from pydantic import BaseModel, Field
 
 
@@ -60,6 +60,17 @@ async def wait(seconds: Annotated[float, Field(ge=0, le=60)], ctx: Context[Any, 
         await ctx.report_progress(step, 10)
         await asyncio.sleep(seconds / 10)
     return "waited"
+
+
+@server.tool()
+def book(place: str, ctx: Context[Any, Any]) -> str | InputRequiredResult:
+    """Book a table, for as many guests as the client says when asked."""
+    answer = (ctx.input_responses or {}).get("guests")
+    if not isinstance(answer, ElicitResult):
+        schema = {"type": "object", "properties": {"guests": {"type": "integer"}}, "required": ["guests"]}
+        question = ElicitRequestFormParams(message="How many guests?", requested_schema=schema)
+        return InputRequiredResult(input_requests={"guests": ElicitRequest(params=question)}, request_state=place)
+    return f"{answer.action}: {(answer.content or {}).get('guests')} at {ctx.request_state}"
 
 
 @server.tool()

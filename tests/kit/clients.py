@@ -41,7 +41,7 @@ class Reply:
     @property
     def events(self) -> list[Json]:
         """Every message of a stream."""
-        return [json.loads(event.data) for event in sse.Parser(2**26).feed(self.body)]
+        return [json.loads(event.data) for event in sse.Parser(2**26).feed(self.body) if event.data]
 
     @property
     def result(self) -> Json:
@@ -141,7 +141,8 @@ class Connection:
             except StopAsyncIteration:
                 return
             for event in parser.feed(chunk):
-                yield json.loads(event.data)
+                if event.data:
+                    yield json.loads(event.data)
 
     async def closed(self) -> bool:
         """Tell whether the peer closes the connection without another byte."""
@@ -224,6 +225,12 @@ class LegacySession:
     def notification(self, method: str, params: Json | None = None) -> bytes:
         """Write a notification."""
         return post({"jsonrpc": "2.0", "method": method, "params": params or {}}, self.head(), self.path)
+
+    def response(self, identifier: object, result: Json | None = None, error: Json | None = None) -> bytes:
+        """Write the answer to a request of the server."""
+        body: Json = {"jsonrpc": "2.0", "id": identifier}
+        body |= {"result": result or {}} if error is None else {"error": error}
+        return post(body, self.head(), self.path)
 
     def get(self) -> bytes:
         """Write the request for a stream."""

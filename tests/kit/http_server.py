@@ -171,18 +171,22 @@ class McpServer:
     """A small MCP server over HTTP: use its ``script`` with ``serving``.
 
     ``era`` is ``modern`` or ``legacy``; legacy gives sessions out and forgets those in ``ended``. ``streams`` makes
-    it answer calls with a stream of events. ``calls`` holds the arguments of every tools/call that arrived.
+    it answer calls with a stream of events. ``calls`` holds the arguments of every tools/call that arrived. ``asks``
+    are methods that a legacy server asks its client for on the stream of each call; the answers are its result.
     """
 
     era: str = "modern"
     name: str = "scripted"
     streams: bool = False
+    asks: tuple[str, ...] = ()
+    declared: list[Json] = field(default_factory=list)
     extra: int = 0
     sessions: list[str] = field(default_factory=list)
     ended: set[str] = field(default_factory=set)
     calls: list[Json] = field(default_factory=list)
     listeners: list[tuple[Exchange, object]] = field(default_factory=list)
     responses: list[Json] = field(default_factory=list)
+    answered: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def script(self, exchange: Exchange) -> None:
         if self.era == "legacy" and not await self._admitted(exchange):
@@ -218,6 +222,7 @@ class McpServer:
         method, params = message.get("method"), message.get("params") or {}
         if method is None or "id" not in message:
             self.responses += [message] if method is None else []
+            self.answered.set()
             await exchange.answer(202)
             return
         modern = self.era == "modern"
@@ -226,6 +231,7 @@ class McpServer:
         capabilities = {"tools": {"listChanged": True}}
         match method:
             case "initialize" if not modern:
+                self.declared.append(params.get("capabilities", {}))
                 self.sessions.append(f"session-{len(self.sessions) + 1}")
                 hello: Json = {"protocolVersion": LEGACY, "capabilities": capabilities, "serverInfo": info}
                 await exchange.result(hello, {"Mcp-Session-Id": self.sessions[-1]})
@@ -252,6 +258,9 @@ class McpServer:
         self.calls.append(arguments)
         done: Json = {"resultType": "complete"} if self.era == "modern" else {}
         result = {**done, "content": [{"type": "text", "text": json.dumps(arguments)}], "structuredContent": arguments}
+        if self.asks:
+            await self._ask(exchange, arguments)
+            return
         if not self.streams:
             await exchange.result(result)
             return
@@ -261,6 +270,20 @@ class McpServer:
             step = {"progressToken": token, "progress": 1}
             await exchange.event({"jsonrpc": "2.0", "method": "notifications/progress", "params": step})
         await exchange.event_result(result)
+        await exchange.end_stream()
+
+    async def _ask(self, exchange: Exchange, arguments: Json) -> None:
+        await exchange.start_stream()
+        given: list[Json] = []
+        for number, method in enumerate(self.asks):
+            identifier = f"{len(self.calls)}-{number}"
+            question = {"jsonrpc": "2.0", "id": identifier, "method": method, "params": arguments}
+            await exchange.event(question)
+            while not (found := [each for each in self.responses if each["id"] == identifier]):
+                self.answered.clear()
+                await self.answered.wait()
+            given += found
+        await exchange.event_result({"content": [], "structuredContent": {"given": given, "of": arguments}})
         await exchange.end_stream()
 
     async def _listen(self, exchange: Exchange, params: Json) -> None:

@@ -228,7 +228,7 @@ def http_peers(folder: Path) -> Iterator[list[Peer]]:
             started.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=variables))
     urls = [f"http://127.0.0.1:{port}/mcp" for port in ports]
     try:
-        eventually(lambda: all(_listens(port) for port in ports), "the servers listen", 20)
+        eventually(lambda: all(listens(port) for port in ports), "the servers listen", 20)
         yield [
             Peer("everything-http", "legacy", "echo", {"message": "over HTTP"}, "Echo: over HTTP", url=urls[0]),
             Peer("modern-http", "modern", "add", {"a": 2, "b": 40}, "42", url=urls[1]),
@@ -239,6 +239,7 @@ def http_peers(folder: Path) -> Iterator[list[Peer]]:
             process.wait(5)
 
 
-def _listens(port: int) -> bool:
+def listens(port: int) -> bool:
+    """Tell whether something listens on a loopback port."""
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0

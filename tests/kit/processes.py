@@ -17,7 +17,7 @@ from gateway.config.servers import Server
 from gateway.downstream.guardian import Guardian
 from gateway.downstream.meters import NoMeters
 from gateway.downstream.stdio import StdioTransport
-from gateway.downstream.transport import Answer, Reply, Request
+from gateway.downstream.transport import Answer, Later, Reply, Request
 from gateway.protocol import rawjson
 from gateway.protocol.rawjson import Members, Value
 
@@ -36,7 +36,7 @@ def scripted(*modes: str, **settings: Any) -> Server:
 class Recorder:
     """An inbox that keeps everything and answers every request with ``answer``."""
 
-    answer: Answer = field(default_factory=dict)
+    answer: Answer | Later = field(default_factory=dict)
     notifications: list[tuple[str, Value]] = field(default_factory=list)
     asks: list[tuple[str, Value]] = field(default_factory=list)
     violations: list[tuple[str, str]] = field(default_factory=list)
@@ -48,7 +48,7 @@ class Recorder:
         self.notifications.append((method, plain(params)))
         self.heard.set()
 
-    def ask(self, method: str, params: Members) -> Answer:
+    def ask(self, method: str, params: Members) -> Answer | Later:
         self.asks.append((method, plain(params)))
         return self.answer
 

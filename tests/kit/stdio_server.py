@@ -40,6 +40,8 @@ TOOLS = {
     "fail": "Returns isError.",
     "error": "Returns the JSON-RPC error `code`.",
     "ask": "Asks the client for a `word` (elicitation) and returns the answer.",
+    "asks": "Asks `rounds` of methods, each round at once (legacy); returns the answers in order.",
+    "declared": "Returns the client's capabilities as of the handshake.",
     "change": "Changes the list of tools and says so.",
     "env": "Returns the environment.",
     "fds": "Returns the open descriptors, umask, no_new_privs, limits and argv.",
@@ -73,6 +75,8 @@ class Server:
         self.listens: dict[object, Json] = {}
         self.answers: dict[object, Json] = {}
         self.arrived = threading.Condition()
+        self.declared: Json = {}
+        self.asked = 0
 
     def write(self, message: Json) -> None:
         data = json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode()
@@ -118,6 +122,7 @@ class Server:
         info = {"name": self.name, "version": "1.0"}
         cache = {"resultType": "complete", "ttlMs": 0, "cacheScope": "public"} if self.modern(params) else {}
         if method == "initialize" and self.era != "modern":
+            self.declared = params.get("capabilities") or {}
             version = params.get("protocolVersion", LEGACY)
             version = version if version < MODERN else LEGACY
             return {"result": {"protocolVersion": version, "capabilities": caps, "serverInfo": info}}
@@ -200,6 +205,10 @@ class Server:
                 return {"error": {"code": int(args.get("code", -32000)), "message": "asked for", "data": {"n": 1}}}
             case "ask":
                 return self.ask(params)
+            case "asks":
+                return text(json.dumps([self.question(each) for each in args.get("rounds", [["elicitation/create"]])]))
+            case "declared":
+                return text(json.dumps(self.declared))
             case "change":
                 self.change()
                 return text("changed")
@@ -224,6 +233,17 @@ class Server:
                 self.notify("notifications/tools/list_changed", {"_meta": {SUBSCRIPTION: identifier}})
         if self.era != "modern" and not self.listens:
             self.notify("notifications/tools/list_changed", {})
+
+    def question(self, asked: list[str]) -> list[Json]:
+        """Send requests of these methods at once and wait for all their answers."""
+        with self.lock:
+            ids = [f"q-{self.asked + n}" for n in range(len(asked))]
+            self.asked += len(asked)
+        for identifier, method in zip(ids, asked, strict=True):
+            self.write({"jsonrpc": "2.0", "id": identifier, "method": method, "params": {"of": identifier}})
+        with self.arrived:
+            self.arrived.wait_for(lambda: all(each in self.answers for each in ids), 30)
+            return [self.answers.get(each, {}) for each in ids]
 
     def ask(self, params: Json) -> Json:
         schema = {"type": "object", "properties": {"word": {"type": "string"}}, "required": ["word"]}

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from gateway.config.servers import Server
 from gateway.downstream.dialect import Events, Peer
-from gateway.downstream.transport import Answer, Inbox, Reply, Request
+from gateway.downstream.transport import Answer, Inbox, Later, Reply, Request
 from gateway.errors import DownstreamError, Reason
 from gateway.model.call import Call, Caller, Target
 from gateway.model.catalog import Kind
@@ -72,6 +72,11 @@ class Sent:
         """Send a notification on this request's own stream."""
         assert self.request.on_notification is not None
         self.request.on_notification(method, members(**values))
+
+    def ask(self, method: str, **values: Value) -> Answer | Later:
+        """Send a request on this request's own stream."""
+        assert self.request.on_ask is not None
+        return self.request.on_ask(method, members(**values))
 
 
 async def never(sent: Sent) -> Reply:
@@ -195,8 +200,8 @@ class FakeTransport:
         assert self.inbox is not None
         self.inbox.notification(method, members(**values))
 
-    def ask(self, method: str, **values: Value) -> Answer:
-        """Send a request and return its answer."""
+    def ask(self, method: str, **values: Value) -> Answer | Later:
+        """Send a request and return its answer, or where it will be."""
         assert self.inbox is not None
         return self.inbox.ask(method, members(**values))
 

@@ -11,6 +11,7 @@ from gateway.model.exchange import Exchange
 from gateway.model.outcome import Failure, Outcome
 from gateway.pipeline.account import Account
 from gateway.pipeline.compose import Ingredients, compose
+from gateway.pipeline.rounds import Terms
 from gateway.policy.engine import Engine
 from gateway.policy.limits import InFlight, Limiter
 from gateway.state.memory import MemoryStore
@@ -57,6 +58,7 @@ async def run(log: MemoryLog, server: Server, *calls: Call) -> list[Outcome]:
             server,
             Metrics(),
             lambda _: "recorded",
+            lambda _: Terms(5.0),
         )
     )
     return [await chain.run(asked, Exchange()) for asked in calls]

@@ -22,7 +22,7 @@ class Servers:
         return self.outcome
 
 
-@pytest.mark.parametrize("outcome", [OK, Failure(Reason.TIMEOUT, "late", may_have_run=True)])
+@pytest.mark.parametrize("outcome", [OK, Failure(Reason.TIMEOUT, "late", may_have_run=True), InputRequired({}, "s")])
 async def test_results_and_failures_pass_by_identity(outcome: Outcome) -> None:
     servers, way = Servers(outcome), passage()
     asked = call()
@@ -30,8 +30,7 @@ async def test_results_and_failures_pass_by_identity(outcome: Outcome) -> None:
     assert servers.seen == [(asked, way.exchange)]
 
 
-@pytest.mark.parametrize("outcome", [InputRequired({}, "s"), InputRequired({}, None), Started({})])
-async def test_what_no_client_was_offered_to_give_is_the_servers_protocol_error(outcome: Outcome) -> None:
-    ended = await Dispatch(Servers(outcome))(call(), passage())
+async def test_a_task_that_nobody_asked_for_is_the_servers_protocol_error() -> None:
+    ended = await Dispatch(Servers(Started({})))(call(), passage())
     assert isinstance(ended, Failure)
     assert (ended.reason, ended.may_have_run) == (Reason.PROTOCOL_ERROR, True)

@@ -8,7 +8,7 @@ import pytest
 
 from gateway.errors import Reason
 from gateway.model.call import Call
-from gateway.model.outcome import Failure, Outcome
+from gateway.model.outcome import Failure, InputRequired, Outcome
 from gateway.pipeline.interceptor import Passage
 from gateway.pipeline.limit import Limit
 from gateway.policy.decision import Decision
@@ -53,6 +53,26 @@ async def test_a_refused_call_succeeds_after_exactly_the_time_it_was_told() -> N
     assert isinstance(await limit(call(), decided(RATE), Next()), Failure)
     clock.now += 0.002
     assert await limit(call(), decided(RATE), Next()) is OK
+
+
+async def test_a_call_is_charged_once_through_all_of_its_rounds_and_a_repeat_is_charged_again() -> None:
+    """S82: what a client must not do with a state is call as often as it likes."""
+    limit, asks = step(), InputRequired({}, "s")
+    assert await limit(call(), decided(RATE), Next(asks)) is asks
+    assert await limit(call(round=2), decided(RATE), Next(asks)) is asks
+    assert await limit(call(round=3), decided(RATE), Next()) is OK
+    assert await limit(call(round=3), decided(RATE), Next()) is OK
+    assert isinstance(await limit(call(round=3), decided(RATE), Next()), Failure)
+
+
+async def test_a_round_takes_a_place_among_the_calls_at_once() -> None:
+    limit, asks = step(), InputRequired({}, "s")
+    assert await limit(call(), decided(ONE), Next(asks)) is asks
+
+    async def meanwhile(call: Call, passage: Passage) -> Outcome:
+        return await limit(call, decided(ONE), Next())
+
+    assert isinstance(await limit(call(round=2), decided(ONE), meanwhile), Failure)
 
 
 async def test_a_call_at_once_too_many_is_refused_and_the_place_is_freed_afterwards() -> None:

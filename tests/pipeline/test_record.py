@@ -8,7 +8,7 @@ import pytest
 
 from gateway.audit.keys import AuditKey
 from gateway.errors import Reason
-from gateway.model.outcome import Failure
+from gateway.model.outcome import Failure, InputRequired
 from gateway.pipeline.account import Account
 from gateway.pipeline.record import Record
 from tests.kit.calls import OK, MemoryLog, Next, call, passage
@@ -22,6 +22,14 @@ async def test_a_dispatched_call_gets_an_end() -> None:
     log = MemoryLog()
     assert await step(log)(call(), passage(started=True), Next()) is OK
     assert log.events == ["call.end"]
+
+
+@pytest.mark.parametrize("held", [True, False])
+async def test_a_call_that_waits_for_answers_has_a_round_and_no_end(held: bool) -> None:
+    log, asked = MemoryLog(), InputRequired({}, "s", held=held)
+    assert await step(log)(call(round=2), passage(started=True, rounds=2), Next(asked)) is asked
+    assert log.events == ["call.round"]
+    assert log.entries[0]["round"] == {"number": 2, "held": held}
 
 
 async def test_a_call_stopped_before_dispatch_is_denied() -> None:

@@ -27,6 +27,14 @@ async def test_the_start_is_written_before_the_call_goes_on() -> None:
     assert len(rest.calls) == 1
 
 
+async def test_a_call_that_goes_on_is_recorded_as_its_next_round() -> None:
+    log, rest = MemoryLog(), Next()
+    assert await step(log)(call(round=3), passage(), rest) is OK
+    assert log.events == ["call.round"]
+    assert log.entries[0]["round"] == {"number": 3, "held": True}
+    assert len(rest.calls) == 1
+
+
 async def test_without_a_record_nothing_is_dispatched() -> None:
     """S158, G107."""
     log, rest = MemoryLog(), Next()

@@ -16,6 +16,7 @@ from gateway.model.call import Target
 from gateway.model.catalog import Kind
 from gateway.model.principal import Principal
 from gateway.policy.limits import (
+    PASS_SECONDS,
     Admission,
     AppliedLimit,
     InFlight,
@@ -308,3 +309,16 @@ def test_calls_in_flight_are_refused_at_once_over_the_cap() -> None:
     assert in_flight.count("key:a") == 0
     with pytest.raises(RuntimeError):
         in_flight.release("key:a")
+
+
+async def test_a_pass_is_good_once_for_its_own_round_and_for_ten_minutes() -> None:
+    clock = Clock()
+    limiter = Limiter(MemoryStore(clock), clock)
+    await limiter.give_pass("01A", 2)
+    assert not await limiter.use_pass("01A", 3)
+    assert not await limiter.use_pass("01B", 2)
+    assert await limiter.use_pass("01A", 2)
+    assert not await limiter.use_pass("01A", 2)
+    await limiter.give_pass("01A", 3)
+    clock.now += PASS_SECONDS + 1
+    assert not await limiter.use_pass("01A", 3)

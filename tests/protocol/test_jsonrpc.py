@@ -347,3 +347,24 @@ def test_what_we_send_has_the_members_of_its_kind_alone() -> None:
     assert jsonrpc.encode_error(None, ErrorObject(-32700, "Parse error")) == (
         b'{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error"}}'
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (b'[{"a": 1},{"b":[2]}]', [b'{"a": 1}', b'{"b":[2]}']),
+        (b'  \n[ {"a":1} ]', [b'{"a":1}']),
+        (b'{"a":[1]}', [b'{"a":[1]}']),
+        (b"[]", [b"[]"]),
+        (b"[1", [b"[1"]),
+        (b"[1,[{}]]", [b"[1,[{}]]"]),
+        (b'[1,{"a":1}]', [b"1", b'{"a":1}']),
+        (b"", [b""]),
+        (b"[" + b",".join([b"{}"] * (jsonrpc.MAX_SERVER_ARRAY + 1)) + b"]", None),
+    ],
+)
+def test_an_array_of_a_server_is_taken_apart_and_everything_else_is_one_message(
+    text: bytes, expected: list[bytes] | None
+) -> None:
+    """2025-03-26 basic §Batching."""
+    assert jsonrpc.parts(text) == (expected if expected is not None else [text])

@@ -17,18 +17,20 @@ from gateway.endpoint import classify, listing, reply
 from gateway.endpoint.build import Asked, UnknownTarget, build, draft_of, invalid, known, resolve
 from gateway.endpoint.inbound import Equipment, Inbound, deliver, exchange_for, patience
 from gateway.endpoint.legacy import batch, streams
+from gateway.endpoint.legacy.asks import asker
 from gateway.endpoint.legacy.handshake import Handshake
 from gateway.endpoint.legacy.session import MAX_URIS, Session, key_of
+from gateway.endpoint.legacy.track import Sort, Track
 from gateway.endpoint.rejection import Rejected, Rejection
 from gateway.endpoint.reply import Answer
 from gateway.endpoint.running import Ticket
-from gateway.endpoint.stream import EventStream
+from gateway.endpoint.stream import CallStream
 from gateway.errors import DownstreamError, Reason, RequestError
 from gateway.model.call import Call, Caller
 from gateway.model.exchange import Exchange
 from gateway.model.outcome import Complete, Failure
 from gateway.protocol import codes, headers, jsonrpc, meta, methods
-from gateway.protocol.jsonrpc import ErrorObject, Invalid, Message, Notification, Request
+from gateway.protocol.jsonrpc import ErrorObject, Invalid, Message, Notification, Request, Response
 from gateway.protocol.methods import Role
 from gateway.protocol.rawjson import Object, Value, raw
 from gateway.protocol.versions import Era
@@ -50,7 +52,7 @@ class _Visit:
 
     inbound: Inbound
     session: Session
-    stream: EventStream
+    stream: CallStream
 
 
 class LegacyHandler:
@@ -87,8 +89,8 @@ class LegacyHandler:
             return reply.accepted(inbound.extra)
         if key_of(message.id) in session.calls:
             raise Rejected(_duplicate(message))
-        visit = _Visit(inbound, session, self._equipment.stream(inbound, "call"))
-        return await self._deliver(inbound, visit.stream, self._respond(visit, message))
+        track = session.tracks.begin(Sort.CALL, self._equipment.stream(inbound, "call"))
+        return await self._deliver(inbound, track, self._respond(_Visit(inbound, session, track), message, track))
 
     async def handle_array(self, inbound: Inbound, value: list[Value]) -> web.StreamResponse:
         """Answer an array with one array of answers, in order.
@@ -141,6 +143,8 @@ class LegacyHandler:
 
     def _notification(self, session: Session, message: Message) -> None:
         """Take a notification or a response; a request method without id is refused (S30)."""
+        if isinstance(message, Response):
+            session.asks.answer(message)
         if not isinstance(message, Notification):
             return
         if message.method in methods.METHODS:
@@ -148,7 +152,7 @@ class LegacyHandler:
         if message.method == methods.CANCELLED:
             session.cancel(message.params.get("requestId"))
 
-    async def _deliver(self, inbound: Inbound, stream: EventStream, work: Coroutine[object, object, _Done]) -> _Sent:
+    async def _deliver(self, inbound: Inbound, stream: CallStream, work: Coroutine[object, object, _Done]) -> _Sent:
         """Wait for an answer and send it the way the response has begun."""
         try:
             with patience(inbound, stream):
@@ -185,9 +189,12 @@ class LegacyHandler:
         bodies = [slot.answer.body for slot in slots if slot.answer is not None]
         return Answer(batch.join(bodies)) if bodies else Answer(b"", 202)
 
-    async def _respond(self, visit: _Visit, request: Request) -> Answer | None:
+    async def _respond(self, visit: _Visit, request: Request, track: Track) -> Answer | None:
         slot = _Slot()
-        await asyncio.wait([self._start(visit, request, slot)])
+        task = self._start(visit, request, slot)
+        # The stream gets its answer from the task, since the connection may be another one by then, or none.
+        task.add_done_callback(lambda _: _settle(visit.session, track, slot.answer))
+        await asyncio.wait([task])
         return slot.answer
 
     def _start(self, visit: _Visit, request: Request, slot: _Slot) -> asyncio.Task[None]:
@@ -278,12 +285,22 @@ class LegacyHandler:
         """Run a call to its answer; None when its client cancelled it."""
         inbound = visit.inbound
         exchange, outlet = exchange_for(inbound, call, visit.stream)
+        if inbound.takes_streams:
+            exchange.ask = asker(visit.session.asks, visit.stream.send, call, exchange)
         outcome = await self._equipment.running.run(inbound.moment, call, exchange, ticket)
         if ticket.reason is Reason.CANCELLED:
             return None
         answer = reply.of_outcome(inbound.moment, call, exchange, outcome)
         outlet.flush()
         return answer
+
+
+def _settle(session: Session, track: Track, answer: Answer | None) -> None:
+    """End a call's stream with its answer; one that never began has nothing to come back for."""
+    if track.started:
+        track.close(answer.body if answer is not None else None)
+    else:
+        session.tracks.drop(track)
 
 
 _DUPLICATE = "Invalid request: a request with this id is still in flight"

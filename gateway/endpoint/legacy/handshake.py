@@ -12,6 +12,8 @@ from gateway.endpoint.announcements import Subscriber
 from gateway.endpoint.build import invalid, known
 from gateway.endpoint.inbound import Equipment, Inbound
 from gateway.endpoint.legacy.session import Full, Session, Sessions, new_session_id
+from gateway.endpoint.legacy.shelf import Shelf
+from gateway.endpoint.legacy.track import Tracks
 from gateway.endpoint.rejection import Rejected, Rejection
 from gateway.endpoint.reply import Answer
 from gateway.endpoint.updates import Watcher
@@ -36,6 +38,7 @@ class Handshake:
 
     def __init__(self, equipment: Equipment, limit: int) -> None:
         self._equipment = equipment
+        self._shelf = Shelf()
         self.sessions = Sessions(limit, time.monotonic)
         self._sweeper: asyncio.Task[None] | None = None
 
@@ -50,14 +53,17 @@ class Handshake:
         requested = params.get("protocolVersion")
         if not isinstance(requested, str):
             raise invalid("protocolVersion must be a string")
+        version = versions.negotiate_legacy(requested)
         session = Session(
             id=new_session_id(),
             principal=inbound.principal,
             view=inbound.view,
-            version=versions.negotiate_legacy(requested),
+            version=version,
             capabilities=_declared(params, "capabilities"),
             info=_declared(params, "clientInfo"),
             used=time.monotonic(),
+            # Clients of older versions would take an event without data for a broken message (G018).
+            tracks=Tracks(self._shelf, primed=version == versions.LATEST_LEGACY),
         )
         self._add(session, request)
         members = discover.handshake(session.version)
@@ -98,7 +104,7 @@ class Handshake:
                 self.close(session)
                 continue
             session.principal = principal
-            for stream in session.streams:
+            for stream in (*session.streams, *session.rejoined):
                 if not stream.still_allowed():
                     stream.end()
 
@@ -121,6 +127,7 @@ class Handshake:
         """Look for idle sessions for as long as there are any."""
         while len(self.sessions):
             await asyncio.sleep(SWEEP)
+            self._shelf.sweep()
             self._finish(self.sessions.expired())
 
 

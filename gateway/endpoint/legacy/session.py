@@ -11,6 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
+from gateway.endpoint.legacy.asks import Asks
+from gateway.endpoint.legacy.shelf import Shelf
+from gateway.endpoint.legacy.track import Track, Tracks
 from gateway.endpoint.running import Ticket
 from gateway.endpoint.stream import EventStream
 from gateway.endpoint.updates import Claims
@@ -55,7 +58,11 @@ class Session:
     log_level: str | None = None
     uris: Claims = field(default_factory=dict)
     calls: dict[CallKey, Ticket] = field(default_factory=dict)
-    streams: list[EventStream] = field(default_factory=list)
+    asks: Asks = field(default_factory=Asks)
+    tracks: Tracks = field(default_factory=lambda: Tracks(Shelf()))
+    streams: list[EventStream | Track] = field(default_factory=list)
+    rejoined: list[EventStream] = field(default_factory=list)
+    """Connections that a client came back on for the rest of a call's stream."""
     subscriptions: list[Callable[[], None]] = field(default_factory=list)
     unheard: dict[str, None] = field(default_factory=dict)
     ended: bool = False
@@ -63,7 +70,7 @@ class Session:
     @property
     def busy(self) -> bool:
         """Whether something of it is open."""
-        return bool(self.calls) or bool(self.streams)
+        return bool(self.calls) or bool(self.streams) or bool(self.rejoined)
 
     def announce(self, method: str) -> None:
         """Tell of a change on one stream, the newest (transports §Multiple Connections); keep it if there is none."""
@@ -81,14 +88,14 @@ class Session:
                 return True
         return False
 
-    def attach(self, stream: EventStream) -> None:
+    def attach(self, stream: EventStream | Track) -> None:
         """Take a stream, and send on it what could not be told before."""
         self.streams.append(stream)
         unheard, self.unheard = self.unheard, {}
         for method in unheard:
             self.announce(method)
 
-    def detach(self, stream: EventStream) -> None:
+    def detach(self, stream: EventStream | Track) -> None:
         """Let go of a stream."""
         if stream in self.streams:
             self.streams.remove(stream)
@@ -107,8 +114,9 @@ class Session:
             unsubscribe()
         for ticket in self.calls.values():
             ticket.stop(Reason.CANCELLED)
-        for stream in self.streams:
+        for stream in (*self.streams, *self.rejoined):
             stream.end()
+        self.tracks.close()
 
 
 class Sessions:

@@ -12,11 +12,15 @@ from aiohttp import web
 from gateway.endpoint import classify, discover, listing, reply
 from gateway.endpoint.build import Asked, UnknownTarget, build, draft_of, known
 from gateway.endpoint.inbound import Equipment, Inbound, deliver, exchange_for, patience
+from gateway.endpoint.modern import rounds
 from gateway.endpoint.modern.listen import Listen
+from gateway.endpoint.modern.rounds import StateRejected
 from gateway.endpoint.reply import Answer
 from gateway.endpoint.running import Ticket
 from gateway.errors import RequestError
 from gateway.model.call import Call, Caller
+from gateway.model.exchange import Exchange
+from gateway.model.outcome import InputRequired, Outcome
 from gateway.protocol import codes, jsonrpc, methods
 from gateway.protocol.jsonrpc import Message, Notification, Request, Response
 from gateway.protocol.meta import RequestMeta
@@ -65,12 +69,17 @@ class ModernHandler:
             asked = self._asked(inbound, told)
             if row.role is not Role.CALL:
                 return await self._local(inbound, request, row, asked)
-            call = build(inbound.moment, request, row, asked)
+            call = rounds.resumed(self._services.sealer, build(inbound.moment, request, row, asked), request.params)
             if call.method == methods.TOOLS_CALL and call.definition is not None:
                 classify.param_headers(call.definition, call.arguments, inbound.head.headers)
         except UnknownTarget as error:
             await self._services.denied(error.call)
+            if methods.REQUEST_STATE in request.params:
+                # Row 15 comes before row 16: no state belongs to what is not there.
+                raise classify.fault(Era.MODERN, StateRejected(), request.id, "state_rejected") from None
             raise classify.fault(Era.MODERN, error, request.id, "unknown_name") from None
+        except StateRejected as error:
+            raise classify.fault(Era.MODERN, error, request.id, "state_rejected") from None
         except RequestError as error:
             reason = "header_mismatch" if error.code == codes.HEADER_MISMATCH else "modern_request"
             raise classify.fault(Era.MODERN, error, request.id, reason) from None
@@ -101,6 +110,11 @@ class ModernHandler:
             members = discover.discovery(inbound.moment)
         return reply.respond(Answer(jsonrpc.encode_result(request.id, members)), inbound.extra)
 
+    def _answer(self, inbound: Inbound, call: Call, exchange: Exchange, outcome: Outcome) -> Answer:
+        if isinstance(outcome, InputRequired):
+            return rounds.asking(self._services.sealer, inbound.moment, call, exchange, outcome)
+        return reply.of_outcome(inbound.moment, call, exchange, outcome)
+
     async def _call(self, inbound: Inbound, call: Call) -> web.StreamResponse:
         """Run a call in the request's own task: the client's leaving cancels it (transports §Cancellation)."""
         stream = self._equipment.stream(inbound, "call")
@@ -108,7 +122,7 @@ class ModernHandler:
         try:
             with patience(inbound, stream):
                 outcome = await self._equipment.running.run(inbound.moment, call, exchange, Ticket())
-            answer = reply.of_outcome(inbound.moment, call, exchange, outcome)
+            answer = self._answer(inbound, call, exchange, outcome)
             outlet.flush()
             return await deliver(inbound, stream, answer)
         except asyncio.CancelledError:

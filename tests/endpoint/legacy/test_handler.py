@@ -336,7 +336,7 @@ async def test_a_long_call_keeps_its_client_from_giving_up(monkeypatch: pytest.M
         assert (await slow.head())[1]["content-type"] == "text/event-stream"
         chunks = slow.chunks()
         async with asyncio.timeout(5):
-            assert await anext(chunks) == b": keep-alive\n\n"
+            assert [await anext(chunks) for _ in range(2)][1] == b": keep-alive\n\n"
         gate.opened.set()
         assert b'"result"' in [chunk async for chunk in chunks][-1]
 

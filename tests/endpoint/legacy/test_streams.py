@@ -1,9 +1,14 @@
-"""GET streams: changes on one of them, ended by DELETE, by draining and with the credential (G023, G029)."""
+"""GET streams: changes on one of them, ended by DELETE, by draining and with the credential (G023, G029).
+
+And streams that broke and are continued (2025-11-25 basic/transports §Resumability and Redelivery).
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -14,8 +19,9 @@ from gateway.model.call import Call
 from gateway.model.catalog import Kind
 from gateway.model.exchange import Exchange
 from gateway.model.outcome import Complete, Failure, Outcome
+from gateway.protocol import rawjson, sse
 from tests.kit.clients import Connection, Json, LegacySession, ask, connect, raw
-from tests.kit.endpoint import ALICE, BOB, Site, config, keyed, moment, serving
+from tests.kit.endpoint import ALICE, BOB, Gate, Site, config, echo, keyed, moment, serving, soon
 
 
 @asynccontextmanager
@@ -194,3 +200,184 @@ class Seen:
     async def __call__(self, call: Call, exchange: Exchange) -> Outcome:
         self.calls.append(call)
         return Complete({})
+
+
+ADD: dict[str, Any] = {"name": "notes__add"}
+
+
+async def events(connection: Connection, most: int = 100) -> list[sse.Event]:
+    """Read the events of a response until it ends, or so many."""
+    parser, read = sse.Parser(2**26), list[sse.Event]()
+    async with asyncio.timeout(5):
+        async for chunk in connection.chunks():
+            read += parser.feed(chunk)
+            if len(read) >= most:
+                break
+    return read
+
+
+def resuming(session: LegacySession, event_id: str | None) -> bytes:
+    return session.get().replace(b"\r\n\r\n", f"\r\nLast-Event-ID: {event_id}\r\n\r\n".encode())
+
+
+async def primed(session: LegacySession, connection: Connection, gate: Gate) -> str:
+    """Begin a call that takes long, and return the id its stream begins with."""
+    await connection.send(session.request("tools/call", {**ADD, "_meta": {"progressToken": "p"}}))
+    await soon(gate.began)
+    assert (await connection.head())[1]["content-type"] == "text/event-stream"
+    (first,) = await events(connection, 1)
+    assert (first.data, first.id is not None) == (b"", True)
+    return first.id or ""
+
+
+class Steps(Gate):
+    """Reports progress once it may go on, then answers."""
+
+    async def __call__(self, call: Call, exchange: Exchange) -> Outcome:
+        await super().__call__(call, exchange)
+        for step in (1, 2):
+            exchange.notify("notifications/progress", {"progress": rawjson.raw(step)})
+        return await echo(call, exchange)
+
+
+async def test_a_call_that_takes_long_gets_an_id_to_come_back_with_and_a_time_to_wait() -> None:
+    async with serving() as site, connect(site.port) as connection:
+        gate = site.moment.chain = Gate()
+        session = await begun(site)
+        await connection.send(session.request("tools/call", ADD))
+        await soon(gate.began)
+        await connection.head()
+        async with asyncio.timeout(5):
+            begins = await anext(connection.chunks())
+        assert begins == b"event: message\nid: c1.0\nretry: 1000\ndata: \n\n"
+        gate.opened.set()
+        assert [event.id for event in await events(connection)] == ["c1.1"]
+
+
+@pytest.mark.parametrize("version", ["2025-06-18", "2025-03-26"])
+async def test_clients_of_older_versions_see_no_event_without_data(version: str) -> None:
+    async with serving() as site, connect(site.port) as connection:
+        site.moment.chain = Steps()
+        site.moment.chain.opened.set()
+        session = LegacySession(site.port, version=version)
+        await session.begin()
+        await connection.send(session.request("tools/call", {**ADD, "_meta": {"progressToken": "p"}}))
+        await connection.head()
+        read = await events(connection)
+        assert [(event.id, bool(event.data)) for event in read] == [(f"c1.{number}", True) for number in (1, 2, 3)]
+
+
+async def test_a_call_whose_connection_broke_goes_on_and_its_stream_is_continued() -> None:
+    async with serving() as site:
+        gate = site.moment.chain = Steps()
+        session = await begun(site)
+        async with connect(site.port) as broken:
+            event_id = await primed(session, broken, gate)
+        async with connect(site.port) as connection:
+            await connection.send(resuming(session, event_id))
+            assert (await connection.head())[0] == 200
+            gate.opened.set()
+            rest = [rawjson.decode_strict(event.data) for event in await events(connection)]
+        assert [isinstance(message, dict) and message.get("method") for message in rest] == [
+            "notifications/progress",
+            "notifications/progress",
+            None,
+        ]
+        assert gate.cancelled.empty()
+
+
+async def test_an_answer_nobody_heard_waits_for_its_client_and_can_be_asked_for_again() -> None:
+    async with serving() as site:
+        gate = site.moment.chain = Steps()
+        session = await begun(site)
+        async with connect(site.port) as broken:
+            event_id = await primed(session, broken, gate)
+        gate.opened.set()
+        for after, left in ((event_id, 3), ("c1.2", 1), ("c1.3", 0)):
+            async with connect(site.port) as connection:
+                await connection.send(resuming(session, after))
+                await connection.head()
+                assert [event.id for event in await events(connection)] == ["c1.1", "c1.2", "c1.3"][3 - left :]
+        assert (await session.ask("ping", {}, 1)).status == 200
+
+
+async def test_a_continued_stream_carries_nothing_of_others() -> None:
+    async with serving() as site:
+        gate = site.moment.chain = Gate()
+        session = await begun(site)
+        async with connect(site.port) as broken:
+            event_id = await primed(session, broken, gate)
+        async with connect(site.port) as connection, opened(session) as (_, messages):
+            await connection.send(resuming(session, event_id))
+            await connection.head()
+            site.services.changed("notes", Kind.TOOL)
+            assert (await anext(messages))["method"] == "notifications/tools/list_changed"
+            site.endpoint.close_streams()
+            gate.opened.set()
+            assert [event.id for event in await events(connection)] == ["c1.1"]
+
+
+async def test_a_get_stream_is_continued_with_what_was_sent_on_it() -> None:
+    async with serving() as site:
+        session = await begun(site)
+        async with connect(site.port) as first:
+            await first.send(session.get())
+            await first.head()
+            site.services.changed("notes", Kind.TOOL, Kind.PROMPT)
+            told = await events(first, 3)
+        assert [event.data == b"" for event in told] == [True, False, False]
+        async with connect(site.port) as second:
+            await second.send(resuming(session, told[1].id))
+            await second.head()
+            assert await events(second, 1) == told[2:]
+            site.services.changed("notes", Kind.RESOURCE)
+            (new,) = await events(second, 1)
+        assert (new.id, b"resources/list_changed" in new.data) == ("g1.3", True)
+
+
+async def test_another_session_cannot_continue_a_stream() -> None:
+    async with serving() as site:
+        gate = site.moment.chain = Gate()
+        mine, other = await begun(site), await begun(site)
+        async with connect(site.port) as broken:
+            event_id = await primed(mine, broken, gate)
+        refused = await ask(site.port, resuming(other, event_id))
+        assert (refused.status, refused.code) == (400, -32600)
+        gate.opened.set()
+
+
+async def test_an_unknown_event_of_no_call_is_a_new_stream() -> None:
+    async with serving() as site, connect(site.port) as connection:
+        session = await begun(site)
+        await connection.send(resuming(session, "g77.5"))
+        assert (await connection.head())[0] == 200
+        assert [event.id for event in await events(connection, 1)] == ["g1.0"]
+
+
+async def test_the_end_of_a_session_ends_its_continued_streams() -> None:
+    async with serving() as site:
+        gate = site.moment.chain = Gate()
+        session = await begun(site)
+        async with connect(site.port) as broken:
+            event_id = await primed(session, broken, gate)
+        async with connect(site.port) as connection:
+            await connection.send(resuming(session, event_id))
+            await connection.head()
+            assert (await ask(site.port, session.delete())).status == 204
+            assert await events(connection) == []
+
+
+async def test_a_continued_stream_ends_with_its_credential() -> None:
+    """S34."""
+    async with serving(moment(keyed())) as site:
+        gate = site.moment.chain = Gate()
+        session = LegacySession(site.port, list(ALICE))
+        await session.begin()
+        async with connect(site.port) as broken:
+            event_id = await primed(session, broken, gate)
+        async with connect(site.port) as connection:
+            await connection.send(resuming(session, event_id))
+            await connection.head()
+            rotated = keyed().clients | {"alice": Client(key_sha256=["0" * 64])}
+            site.services.reload(moment(config(clients=rotated)))
+            assert await events(connection) == []

@@ -12,7 +12,7 @@ from gateway.endpoint import stream as streams
 from gateway.errors import DownstreamError, Reason
 from gateway.model.call import Call
 from gateway.model.exchange import Exchange
-from gateway.model.outcome import Failure, Outcome
+from gateway.model.outcome import Failure, InputRequired, Outcome
 from gateway.protocol import rawjson
 from tests.kit.clients import ask, connect, modern, modern_headers, post
 from tests.kit.endpoint import Gate, echo, moment, serving, soon
@@ -291,3 +291,47 @@ async def test_cancelling_by_notification_has_no_effect() -> None:
         assert (await ask(site.port, post(body, [("MCP-Protocol-Version", "2026-07-28")]))).status == 202
         gate.opened.set()
         assert (await connection.reply()).status == 200
+
+
+async def test_a_call_that_needs_answers_is_asked_for_them_and_goes_on_as_the_same_call() -> None:
+    """S98, G137."""
+    now, seen = moment(), list[Call]()
+    question = rawjson.raw({"method": "elicitation/create", "params": {"message": "m"}})
+
+    async def chain(call: Call, exchange: Exchange) -> Outcome:
+        seen.append(call)
+        return InputRequired({"k": question}, "own") if call.round == 1 else await echo(call, exchange)
+
+    now.chain = chain
+    async with serving(now) as site:
+        first = (await ask(site.port, modern("tools/call", ADD))).result
+        assert first["resultType"] == "input_required"
+        again = {**ADD, "requestState": first["requestState"], "inputResponses": {"k": {"action": "decline"}}}
+        last = (await ask(site.port, modern("tools/call", again, identifier=2))).result
+        assert last["resultType"] == "complete"
+    assert seen[1].id == seen[0].id
+    assert (seen[1].rpc_id, seen[1].request_state) == (2, "own")
+    assert seen[1].input_responses == {"k": {"action": "decline"}}
+
+
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("tools/call", {"name": "notes__add", "requestState": "x"}),
+        ("tools/call", {"name": "nope", "requestState": "x"}),
+        ("prompts/get", {"name": "notes__greet", "requestState": "x"}),
+        ("resources/read", {"uri": "note://one", "requestState": None}),
+    ],
+)
+async def test_a_state_that_is_not_ours_is_refused_and_audited(method: str, params: dict[str, Any]) -> None:
+    """S98: why is in the log alone."""
+    async with serving() as site:
+        reply = await ask(site.port, modern(method, params))
+        assert (reply.status, reply.code) == (400, -32602)
+        assert reply.message["error"]["message"] == "Invalid or expired requestState"
+        assert [event for event, _ in site.services.events] == ["security.state_rejected"]
+
+
+async def test_methods_that_have_no_rounds_know_no_state() -> None:
+    async with serving() as site:
+        assert "tools" in (await ask(site.port, modern("tools/list", {"requestState": "x"}))).result

@@ -1,0 +1,94 @@
+"""Connections that belong to somebody: bounded in number, gone when idle (G037, G038); see also test_member."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from gateway.downstream.connection import Connection, Setup
+from gateway.downstream.health import Restarts
+from gateway.downstream.slot import Slot
+from gateway.downstream.slots import Slots
+from gateway.errors import DownstreamError, Reason
+from gateway.tasks import TaskSet
+from tests.kit.processes import eventually
+from tests.kit.transport import LEGACY, Farm, server
+
+
+class Deaf:
+    def opened(self, slot: Slot, connection: Connection) -> None: ...
+
+    def refused(self, slot: Slot, error: DownstreamError) -> None: ...
+
+    def ended(self, slot: Slot, reason: str) -> None: ...
+
+
+class World:
+    def __init__(self, tasks: TaskSet, **config: object) -> None:
+        self.farm = Farm(LEGACY)
+        self.tasks = tasks
+        self.server = server(**config)
+        self.slots = Slots("a", self.server, tasks)
+
+    def get(self, key: str) -> Slot:
+        return self.slots.get(key, lambda: self._make(key))
+
+    def _make(self, key: str) -> Slot:
+        setup = Setup("a", self.server, self.farm)
+        return Slot(key, lambda: Connection(setup), Restarts("a"), self.tasks, Deaf())
+
+
+def crashed(name: str, error: BaseException) -> None:
+    raise AssertionError(name) from error
+
+
+@asynccontextmanager
+async def world(**config: object) -> AsyncIterator[World]:
+    tasks = TaskSet(crashed)
+    made = World(tasks, **config)
+    try:
+        yield made
+    finally:
+        for slot in made.slots.clear():
+            await slot.aclose()
+        await tasks.aclose()
+    assert list(made.slots) == []
+    assert made.farm.live == []
+
+
+async def test_one_key_is_one_slot() -> None:
+    async with world() as one:
+        assert one.get("principal:a") is one.get("principal:a")
+        assert one.get("principal:a") is not one.get("principal:b")
+        assert len(list(one.slots)) == 2
+
+
+async def test_the_longest_idle_slot_makes_room_and_a_used_one_never() -> None:
+    async with world(max_instances=2) as one:
+        first, second = one.get("principal:a"), one.get("principal:b")
+        with first.use():
+            assert one.get("principal:c") in one.slots
+            assert second not in one.slots
+            with one.get("principal:c").use(), pytest.raises(DownstreamError) as caught:
+                one.get("principal:d")
+    assert caught.value.reason is Reason.OVERLOADED
+
+
+async def test_an_idle_slot_ends_and_a_used_one_stays() -> None:
+    async with world(idle_stop="50ms") as one:
+        used = one.get("principal:a")
+        with used.use():
+            idle = one.get("principal:b")
+            await idle.get()
+            await eventually(lambda: idle not in one.slots)
+            assert used in one.slots
+        await eventually(lambda: not list(one.slots))
+
+
+async def test_a_session_takes_all_its_slots_along() -> None:
+    async with world() as one:
+        slots = [one.get(key) for key in ("session:s1", "session:s1\nabc", "session:s2", "principal:s1")]
+        one.slots.end_session("s1")
+        assert list(one.slots) == slots[2:]
