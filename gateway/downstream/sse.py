@@ -24,7 +24,7 @@ from gateway.protocol import jsonrpc
 from gateway.protocol.jsonrpc import Id, Invalid, ServerFailure, ServerMessage, ServerRequest, ServerResult
 from gateway.protocol.rawjson import JsonError
 from gateway.tasks import TaskSet
-from gateway.telemetry.logs import get_logger
+from gateway.telemetry.logs import get_logger, on_crash
 from gateway.telemetry.text import printable
 
 EVENTS: Final = "text/event-stream"
@@ -64,7 +64,7 @@ class SseTransport:
         self._inbox: Inbox | None = None
         self._waiting: dict[Id, _Waiting] = {}
         self._aside = 0
-        self._tasks = TaskSet(lambda task, error: _log.error("sse_task_crashed", task=task, error=repr(error)))
+        self._tasks = TaskSet(on_crash(_log))
 
     @property
     def last_words(self) -> str:

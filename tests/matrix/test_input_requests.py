@@ -197,3 +197,18 @@ def test_an_official_client_answers_an_official_server(client: str, tmp_path: Pa
             result = connected.ok("call", name="tables__book", arguments={"place": "home"})
     assert result.get("isError", False) is False
     assert result["content"][0]["text"] == "accept: 4 at home"
+
+
+async def test_a_client_that_never_comes_back_has_its_held_call_ended_and_accounted_for(tmp_path: Path) -> None:
+    """S157: the call is cancelled at its server when the time for people is over, and the log says how it ended."""
+    servers = {"old": scripted("--era", "legacy", "--name", "old", asks=["elicitation"], timeouts={"asks": "1s"})}
+    with serving(tmp_path, {"servers": servers}) as gateway:
+        gateway.await_servers("old")
+        first = (await ask(gateway.port, modern("tools/call", asks("old")))).result
+        assert first["resultType"] == "input_required"
+        whole = ["call.start", "call.round", "call.end"]
+        eventually(lambda: whole in rounds_of(gateway, "old"), "the call is closed")
+        [end] = [record for record in gateway.records() if record["event"] == "call.end"]
+    assert end["outcome"]["status"] == "timeout"
+    assert end["outcome"]["detail"] == "the client never answered"
+    assert end["decision"]["action"] == "allow"
