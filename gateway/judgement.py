@@ -20,6 +20,7 @@ from gateway.downstream.pool import Pool, PoolOptions
 from gateway.errors import ConfigError, DownstreamError, Problem
 from gateway.model.catalog import HeldBack, Listing
 from gateway.model.principal import ANONYMOUS, Principal
+from gateway.pipeline import extensions
 from gateway.pipeline.snapshot import target_of
 from gateway.policy.coverage import dead_rules, sees_nothing
 from gateway.policy.engine import Engine
@@ -73,7 +74,8 @@ def _judge(loaded: LoadedConfig, listings: Mapping[str, Listing]) -> Findings:
     catalog = build(config.naming, config.servers, listings)
     targets = [target_of(route) for route in catalog.routes]
     unlisted = [name for name in [*config.servers, *loaded.off] if name not in listings]
-    findings = Findings([loaded.locate(problem) for problem in dead_rules(engine, targets, unlisted)])
+    known = [*targets, *extensions.unlisted(catalog)]
+    findings = Findings([loaded.locate(problem) for problem in dead_rules(engine, known, unlisted)])
     findings.notes += [_held(item) for item in catalog.held_back]
     for principal in _principals(loaded):
         if sees_nothing(engine, principal, targets):

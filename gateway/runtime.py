@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from gateway.admin.operations import Act
@@ -30,12 +31,12 @@ from gateway.downstream.fingerprint import fingerprint
 from gateway.downstream.guardian import Guardian
 from gateway.downstream.hooks import Hooks
 from gateway.downstream.pool import Pool, PoolOptions
-from gateway.errors import ConfigError, Reason
+from gateway.errors import ConfigError
 from gateway.judgement import CATALOG, FINGERPRINT_KEY, KEY_BYTES
 from gateway.model.call import Call, Caller, Target
 from gateway.model.catalog import Kind, Listing
 from gateway.model.exchange import Exchange
-from gateway.model.outcome import Failure
+from gateway.model.outcome import Outcome
 from gateway.model.principal import Principal
 from gateway.pipeline.account import Account, least_revealing
 from gateway.pipeline.compose import Ingredients, compose
@@ -79,7 +80,7 @@ class Runtime:
         self.throttle = Throttle(config.auth.throttle.failures)
         self._store = MemoryStore()
         self.budget = RequestBudget(self._store, config.limits.requests)
-        self._in_flight = InFlight(config.limits.in_flight)
+        self.in_flight = InFlight(config.limits.in_flight)
         self._limiter = Limiter(self._store)
         self._pin_key = read_or_create_key(state / FINGERPRINT_KEY, KEY_BYTES)
         self._audit_key = load_key(state)
@@ -94,7 +95,7 @@ class Runtime:
                 self._guardian,
                 key=self._pin_key,
                 eras=state / "eras.json",
-                hooks=Hooks(self._changed, self._down, self._updated, self._circuit, self._lapsed),
+                hooks=Hooks(self._changed, self._down, self._updated, self._circuit, self._ended, self._elicited),
                 meters=ServerMeters(self.metrics),
             )
         )
@@ -106,6 +107,7 @@ class Runtime:
         self._up: set[str] = set()
         self._listeners: list[ChangeListener] = []
         self._resource_listeners: list[Callable[[str, str], None]] = []
+        self._page_listeners: list[Callable[[str, str], None]] = []
         self._reload_listeners: list[Callable[[], None]] = []
         self._draining = False
         self.reload_result: Object = {"ok": True, "at": self.started_at.isoformat(timespec="seconds"), "problems": []}
@@ -158,6 +160,11 @@ class Runtime:
         """Call ``listener`` with server and URI when a subscribed resource changed, until the result is called."""
         self._resource_listeners.append(listener)
         return lambda: self._resource_listeners.remove(listener)
+
+    def elicitations(self, listener: Callable[[str, str], None]) -> Callable[[], None]:
+        """Call ``listener`` with server and id when people are done with a page, until the result is called."""
+        self._page_listeners.append(listener)
+        return lambda: self._page_listeners.remove(listener)
 
     def reloads(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Call ``listener`` after every good reload, until the result is called."""
@@ -256,7 +263,7 @@ class Runtime:
         self.metrics.known_clients(config.clients)
         self.metrics.known_tools(route.exposed for route in self._snapshot.catalog.by_kind.get(Kind.TOOL, ()))
         self.budget.change(config.limits.requests)
-        self._in_flight.change(config.limits.in_flight)
+        self.in_flight.change(config.limits.in_flight)
         self._listings = {key: value for key, value in self._listings.items() if key[0] in config.servers}
         self.throttle.change(config.auth.throttle.failures)
         self._refresher.default_age = config.naming.list_ttl
@@ -279,7 +286,7 @@ class Runtime:
                 engine,
                 self._account(loaded),
                 self._limiter,
-                self._in_flight,
+                self.in_flight,
                 self.pool,
                 self.metrics,
                 self._pin_state,
@@ -300,13 +307,16 @@ class Runtime:
             durable_end=audit.durability == "each",
         )
 
-    def _lapsed(self, call: Call, exchange: Exchange) -> None:
-        """Close the account of a parked call whose client never came back."""
+    def _ended(self, call: Call, exchange: Exchange, outcome: Outcome) -> None:
+        """Close the account of a parked call that ended while its client was away."""
         snapshot, now = self._snapshot, datetime.now(UTC)
         decision = snapshot.engine.decide(Question(call.principal, call.target, call.arguments, call.caller.view, now))
-        described = self._account(snapshot.loaded).describe(call, Passage(exchange, decision))
-        gone = Failure(Reason.TIMEOUT, "", may_have_run=True, detail="the client never answered")
-        self._write(record.call_end(described, Ending(exchange, gone, time.monotonic(), call.round)))
+        account, passage = self._account(snapshot.loaded), Passage(exchange, decision)
+        ending = Ending(exchange, outcome, time.monotonic(), call.round, account.result(passage, outcome))
+        described = account.describe(call, passage)
+        # A request about a task is part of a call that has ended already.
+        over = record.call_end if call.task is None else partial(record.call_round, held=False)
+        self._write(over(described, ending))
 
     def _pin_state(self, server: str) -> str:
         return self.trust.state(server, self._snapshot.config.servers.get(server))
@@ -368,6 +378,10 @@ class Runtime:
     def _updated(self, server: str, uri: str) -> None:
         for listener in list(self._resource_listeners):
             listener(server, uri)
+
+    def _elicited(self, server: str, identifier: str) -> None:
+        for listener in list(self._page_listeners):
+            listener(server, identifier)
 
     def _note(self, event: str, facts: dict[str, Value]) -> None:
         self._write(events.gateway_event(event, facts))

@@ -19,7 +19,7 @@ SOURCE: Final = ROOT / "gateway"
 LAYERS: Final[tuple[frozenset[str], ...]] = tuple(
     frozenset(line.split())
     for line in (
-        "errors tasks",
+        "early errors tasks",
         "protocol",
         "model",
         "config state telemetry",

@@ -245,7 +245,10 @@ def _outcome(described: Object, ending: Ending) -> Object:
     block["error_type"] = outcome.reason.value if outcome.error is None else "server_error"
     if outcome.detail:
         block["detail"] = fields.text(outcome.detail)
-    if outcome.error is not None:
+    if outcome.hidden:
+        block["rpc_code"] = codes.INVALID_PARAMS
+        block["http"] = 400 if modern else 200
+    elif outcome.error is not None:
         block["rpc_code"] = fields.plain(outcome.error.code)
         block["http"] = codes.http_status(outcome.error.code, Era.MODERN) if modern else 200
     elif method != methods.TOOLS_CALL:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import TypeAlias
 
@@ -17,7 +17,18 @@ from gateway.protocol.rawjson import JsonError
 _Found: TypeAlias = Route | HeldBack
 
 
-def build(naming: Naming, servers: Mapping[str, Server], listings: Mapping[str, Listing]) -> Catalog:
+Hold: TypeAlias = Callable[[str, Definition], str | None]
+"""Says why a server's definition must not be exposed, None where it may: what pins and text rules have to say."""
+
+
+def nothing_held(server: str, definition: Definition) -> str | None:
+    """Hold nothing back."""
+    return None
+
+
+def build(
+    naming: Naming, servers: Mapping[str, Server], listings: Mapping[str, Listing], hold: Hold = nothing_held
+) -> Catalog:
     """Aggregate the listings of the configured servers: config order first, then each server's own order.
 
     Tools and prompts whose exposed names are equal after NFKC and casefold are all held back and reported;
@@ -28,12 +39,13 @@ def build(naming: Naming, servers: Mapping[str, Server], listings: Mapping[str, 
         listing = listings.get(name)
         if listing is not None:
             found += listing.rejected
-            found += _of_server(naming, name, server, listing)
+            found += _of_server(naming, server, listing, hold)
     routes, held = _without_collisions(found)
     return Catalog.of(routes, held, {name: listings[name] for name in servers if name in listings})
 
 
-def _of_server(naming: Naming, name: str, server: Server, listing: Listing) -> Iterable[_Found]:
+def _of_server(naming: Naming, server: Server, listing: Listing, hold: Hold) -> Iterable[_Found]:
+    name = listing.server
     namespace = slug(name) if server.namespace is None else server.namespace
     seen: set[tuple[Kind, str]] = set()
     for definition in listing.definitions:
@@ -44,6 +56,7 @@ def _of_server(naming: Naming, name: str, server: Server, listing: Listing) -> I
             shown = server.tools.rename.get(definition.name, definition.name)
             exposed = exposed_name(namespace, name, shown, separator=naming.separator, max_length=naming.max_length)
         reason = "listed twice by its server; the first one counts" if key in seen else _refused(server, definition)
+        reason = reason or hold(name, definition)
         seen.add(key)
         if reason is not None:
             yield HeldBack(name, definition.kind, definition.name, exposed, reason)

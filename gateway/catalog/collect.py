@@ -53,7 +53,7 @@ async def collect(source: Source, server: str, last: Listing | None = None) -> L
     """
     hello = source.hello(server)
     if hello is None:
-        raise DownstreamError(Reason.UNAVAILABLE, f"server {server} is not connected")
+        raise DownstreamError(Reason.UNAVAILABLE, f'server "{server}" is not connected')
     kinds = [kind for kind in Kind if CAPABILITY_OF[kind] in hello.capabilities]
     try:
         async with asyncio.TaskGroup() as group:
@@ -98,14 +98,14 @@ async def _one_kind(source: Source, server: str, kind: Kind, known: Mapping[byte
             await asyncio.sleep(0)
         _note_hints(gathered, page)
         if len(gathered.definitions) > MAX_ITEMS:
-            raise DownstreamError(Reason.TOO_LARGE, f"server {server} lists over {MAX_ITEMS} {kind}s")
+            raise DownstreamError(Reason.TOO_LARGE, f'server "{server}" lists over {MAX_ITEMS} {kind}s')
         cursor = page.next_cursor
         if cursor is None:
             return gathered
         if cursor in seen:
-            raise DownstreamError(Reason.PROTOCOL_ERROR, f"server {server} repeats a cursor in its {kind} list")
+            raise DownstreamError(Reason.PROTOCOL_ERROR, f'server "{server}" repeats a cursor in its {kind} list')
         seen.add(cursor)
-    raise DownstreamError(Reason.TOO_LARGE, f"server {server} has over {MAX_PAGES} pages of {kind}s")
+    raise DownstreamError(Reason.TOO_LARGE, f'server "{server}" has over {MAX_PAGES} pages of {kind}s')
 
 
 def _take(

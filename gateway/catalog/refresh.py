@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from gateway.catalog.collect import Source, collect
@@ -20,6 +20,8 @@ _log = get_logger("catalog")
 MAX_AGE: Final = 300.0
 """Seconds after which any list is read again."""
 MIN_AGE: Final = 15.0
+RETRY: Final = 5.0
+"""Seconds after which lists that could not be read, and are known to be out of date, are tried again."""
 _COALESCE: Final = 0.05
 _ALL: Final = frozenset(Kind)
 
@@ -34,6 +36,9 @@ class _Watch:
     kinds: frozenset[Kind]
     age: float
     last: Listing | None = None
+    stale: bool = True
+    settled: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set while nothing is known to be out of date."""
 
 
 class Refresher:
@@ -64,7 +69,24 @@ class Refresher:
             self._running[server] = self._tasks.start(self._watch(server, watch), f"refresh:{server}")
         else:
             watch.kinds |= kinds
+        watch.stale = True
+        watch.settled.clear()
         watch.wake.set()
+
+    async def settled(self, server: str, seconds: float) -> bool:
+        """Wait until no list of a server is known to be out of date; False where that takes longer.
+
+        A server that is not connected has nothing to be out of date: its lists are read again when it is back.
+        """
+        watch = self._watches.get(server)
+        if watch is None or not watch.stale or self._source.hello(server) is None:
+            return True
+        try:
+            async with asyncio.timeout(seconds):
+                await watch.settled.wait()
+        except TimeoutError:
+            return False
+        return True
 
     async def _watch(self, server: str, watch: _Watch) -> None:
         while True:
@@ -81,6 +103,12 @@ class Refresher:
             if listing is not None:
                 watch.age, watch.last = self._age(listing), listing
                 await self._publish(listing, kinds)
+                if not watch.wake.is_set():
+                    watch.stale = False
+                    watch.settled.set()
+            elif watch.stale:
+                # Calls may be waiting for it.
+                watch.age, watch.kinds = RETRY, watch.kinds | kinds
 
     async def _read(self, server: str, last: Listing | None) -> Listing | None:
         """Read once; a server that cannot be read keeps its last complete lists."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -109,7 +110,7 @@ def _run(runner: Callable[[argparse.Namespace], int], args: argparse.Namespace) 
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Exit.UNKNOWN
     except KeyboardInterrupt:
-        return Exit.UNKNOWN
+        return 128 + signal.SIGINT
     return code
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final, TextIO
 
 from gateway.protocol import rawjson
+from gateway.telemetry.text import printable
 
 DEFAULT_CONFIG: Final = "gateway.yaml"
 _GAP: Final = "  "
@@ -58,10 +59,8 @@ def count(number: int, one: str, many: str = "") -> str:
 
 
 def escaped(text: str) -> str:
-    """Make text safe for a terminal and for one line: what is not printable is shown as its escape."""
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)
+    """Make text safe for a terminal and for one line: what cannot be seen is shown as its escape."""
+    return printable(text)
 
 
 @dataclass(frozen=True, slots=True)

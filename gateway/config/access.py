@@ -71,7 +71,7 @@ class Limits(Model):
     requests: RateText = Rate(6000, 60.0)
     """Requests of one principal."""
     in_flight: Whole = Field(default=64, ge=1)
-    """Calls of one principal at once."""
+    """Calls of one principal at once; an answer that it has not read yet counts like a call."""
     sessions: Whole = Field(default=100, ge=1)
     """Legacy sessions of one principal; streams may be 16 more."""
     connections: Whole = Field(default=4096, ge=1)

@@ -10,7 +10,6 @@ import base64
 import re
 import ssl
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Final
 
@@ -22,6 +21,7 @@ from gateway import __version__
 from gateway.config.servers import Server
 from gateway.downstream import tls
 from gateway.downstream.network import Dialing, Refused, factory
+from gateway.downstream.transport import Departure
 from gateway.errors import DownstreamError, Reason
 
 CONNECT_TIMEOUT: Final = 5.0
@@ -32,21 +32,6 @@ KEEP_ALIVE: Final = 4.0
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _SAME_METHOD: Final = frozenset({307, 308})
 _FORBIDDEN = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
-
-
-@dataclass(slots=True)
-class Departure:
-    """Tells whether a request can have reached the server: set when its connection stands."""
-
-    on_sent: Callable[[], None] | None = None
-    sent: bool = False
-
-    def leave(self) -> None:
-        """Note that the first byte is about to go."""
-        if not self.sent:
-            self.sent = True
-            if self.on_sent is not None:
-                self.on_sent()
 
 
 class HttpClient:

@@ -25,7 +25,7 @@ from gateway.errors import DownstreamError, Reason
 from gateway.model.call import Call
 from gateway.model.catalog import Kind
 from gateway.model.exchange import Exchange, InstanceFacts
-from gateway.model.outcome import Complete, Failure, Outcome
+from gateway.model.outcome import Complete, Failure, Outcome, Started
 from gateway.protocol import codes, methods, rawjson
 from gateway.protocol.jsonrpc import ErrorObject
 from gateway.protocol.rawjson import Members
@@ -117,6 +117,7 @@ class Connection:
         self._dialect: Dialect | None = None
         self._tasks = TaskSet(on_crash(_log))
         self._closing: asyncio.Lock = asyncio.Lock()
+        self._listening = setup.listens
         self.state = State.STARTING
         self.reason = ""
         self.opened_at = 0.0
@@ -177,7 +178,8 @@ class Connection:
         self._dialect = dialect
         self.opened_at = time.monotonic()
         self._move(State.UP)
-        if self._setup.listens:
+        # A server of the legacy era may ask on the stream that belongs to no call.
+        if self._setup.listens or (self._setup.asking.declares and dialect.hello.era is Era.LEGACY):
             self._tasks.start(self._listen(dialect), f"listen {self._setup.name}")
         return dialect.hello
 
@@ -235,10 +237,10 @@ class Connection:
     async def _greet(self, wire: Wire) -> Dialect:
         asking, seconds = self._setup.asking, self._setup.server.timeouts.start
         try:
-            session = await handshake(self._peer(wire), seconds, asking.declares)
+            session = await handshake(self._peer(wire), seconds, asking.capabilities)
         except NoEndpoint as refused:
             wire = await self._older(wire, refused)
-            session = await handshake(self._peer(wire), seconds, asking.declares)
+            session = await handshake(self._peer(wire), seconds, asking.capabilities)
         wire.dialect = Legacy(self._peer(wire), session, asking)
         return wire.dialect
 
@@ -313,9 +315,17 @@ class Connection:
         finally:
             self.in_flight -= 1
             exchange.answered_at = time.monotonic()
+        if isinstance(outcome, Started):
+            self._hear_tasks(dialect)
         if isinstance(outcome, Failure) and outcome.error is not None and _lacks_completion(call, outcome.error):
             return Complete({"resultType": rawjson.raw("complete"), "completion": _NO_VALUES})
         return outcome
+
+    def _hear_tasks(self, dialect: Dialect) -> None:
+        """Listen where nobody did: a legacy server may tell of a task on any stream, and has no other call to do so."""
+        if dialect.hello.era is Era.LEGACY and not self._listening:
+            self._listening = True
+            self._tasks.start(self._listen(dialect), f"listen {self._setup.name}")
 
     def facts(self) -> InstanceFacts:
         """Return what audit records and results say of this connection."""
@@ -334,13 +344,13 @@ class Connection:
         except DownstreamError as error:
             raise self._judged(error) from None
 
-    async def subscribe(self, uris: frozenset[str]) -> None:
-        """Make these the resources whose updates are heard of.
+    async def subscribe(self, uris: frozenset[str], tasks: frozenset[str] = frozenset()) -> None:
+        """Make these the resources and tasks whose changes are heard of.
 
         Raises:
             DownstreamError: the server did not take it.
         """
-        await self._speaking().subscribe(uris)
+        await self._speaking().subscribe(uris, tasks)
 
     def _judged(self, error: DownstreamError) -> DownstreamError:
         if isinstance(error, VersionRefused):

@@ -90,6 +90,10 @@ def _no_update(uri: str) -> None:
     """Take an update nobody listens to."""
 
 
+def _no_task(task: str, state: Members) -> None:
+    """Take a task's change nobody listens to."""
+
+
 def _no_violation(kind: str) -> None:
     """Take a violation nobody counts."""
 
@@ -98,13 +102,16 @@ def _no_violation(kind: str) -> None:
 class Events:
     """What a dialect hands up: none of these may block.
 
-    ``changed`` names the lists that are stale, ``updated`` a resource's URI. ``violation`` takes one of few constants:
+    ``changed`` names the lists that are stale, ``updated`` a resource's URI, ``tasked`` a task by the server's id and
+    its state, ``elicited`` the id of a page that people are done with. ``violation`` takes one of few constants:
     ``bad_progress``, ``unattributed_log``, ``unexpected_notification``, ``unexpected_request``, or a transport's own.
     """
 
     changed: Callable[[frozenset[Kind]], None] = _no_change
     updated: Callable[[str], None] = _no_update
     violation: Callable[[str], None] = _no_violation
+    tasked: Callable[[str, Members], None] = _no_task
+    elicited: Callable[[str], None] = _no_update
 
 
 class VersionRefused(DownstreamError):
@@ -161,8 +168,8 @@ class Dialect(Protocol):
     async def listen(self) -> None:
         """Hear of changes until cancelled; returns at once where they come by themselves or never."""
 
-    async def subscribe(self, uris: frozenset[str]) -> None:
-        """Make these the resources whose updates are heard of.
+    async def subscribe(self, uris: frozenset[str], tasks: frozenset[str] = frozenset()) -> None:
+        """Make these the resources and tasks whose changes are heard of; a legacy server tells of tasks by itself.
 
         Raises:
             DownstreamError: the server did not take it.

@@ -12,13 +12,13 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from gateway.downstream.dialect import read_members, read_string
+from gateway.downstream.dialect import read_string
 from gateway.downstream.progress import LOG_BURST, LOG_PER_SECOND, Bucket, Pacer
 from gateway.errors import DownstreamError, Reason
 from gateway.model.call import Call
 from gateway.model.exchange import Exchange
-from gateway.protocol import meta, methods, rawjson
-from gateway.protocol.rawjson import JsonError, Members
+from gateway.protocol import capabilities, meta, methods, rawjson
+from gateway.protocol.rawjson import JsonError, Members, Object
 
 
 @dataclass(eq=False, slots=True)
@@ -37,6 +37,8 @@ class Flight:
     landed: bool = False
     held_at: float | None = None
     """Loop time since which the call waits for people, None while it does not."""
+    task: str | None = None
+    """The task whose result it waits for: questions that name it are its own."""
 
     def mark_sent(self) -> None:
         """Note that the first byte is about to leave."""
@@ -96,7 +98,9 @@ class Flights:
             DownstreamError: ``timeout``; the body was cancelled, which is the sign to cancel towards the server.
         """
         loop = asyncio.get_running_loop()
-        timer = asyncio.timeout(min(self.call_timeout, self.max_timeout))
+        # The result of a task comes when the task is over, which nothing announces.
+        patience = self.max_timeout if call.method == methods.TASKS_RESULT else self.call_timeout
+        timer = asyncio.timeout(min(patience, self.max_timeout))
         token = f"g{next(self._tokens)}" if call.progress_token is not None else None
         flight = Flight(
             call,
@@ -108,6 +112,7 @@ class Flights:
             Pacer(lambda params: flight.exchange.notify(methods.PROGRESS, params), loop),
             Bucket(LOG_BURST, LOG_PER_SECOND, loop.time),
             self.call_timeout,
+            task=call.task.id if call.task is not None and call.method == methods.TASKS_RESULT else None,
         )
         self._active.add(flight)
         if token is not None:
@@ -146,6 +151,20 @@ class Flights:
                 return False
         return True
 
+    def relay(self, method: str, params: Members, server: Object, flight: Flight | None = None) -> bool:
+        """Deliver a notification of an extension that client and server both declare; False for any other one.
+
+        On a shared channel it belongs to the only call there is, or to none.
+        """
+        owner = flight if flight is not None or len(self._active) != 1 else next(iter(self._active))
+        if owner is None or methods.is_core(method):
+            return False
+        if not capabilities.agreed(owner.call.caller.capabilities, server):
+            return False
+        if not owner.landed and owner.logs.take() == 0:
+            owner.exchange.notify(method, meta.without_reserved(params))
+        return True
+
     def _progress(self, params: Members, flight: Flight | None) -> None:
         owner = self._by_token.get(read_string(params, meta.PROGRESS_TOKEN) or "")
         if owner is None or owner.landed or (flight is not None and owner is not flight):
@@ -161,7 +180,7 @@ class Flights:
         if owner.call.progress_token is None:
             # The client asked for progress at first, and no more when it went on.
             return
-        renamed = clean(params) | {meta.PROGRESS_TOKEN: rawjson.raw(owner.call.progress_token)}
+        renamed = meta.without_reserved(params) | {meta.PROGRESS_TOKEN: rawjson.raw(owner.call.progress_token)}
         if not owner.pacer.offer(progress, renamed):
             self.violation("bad_progress")
         elif owner.held_at is None:
@@ -173,10 +192,8 @@ class Flights:
             self.violation("unattributed_log")
             return
         asked, level = owner.call.log_level, read_string(params, "level")
-        if asked not in meta.LOG_LEVELS or level not in meta.LOG_LEVELS or owner.landed:
-            return
-        if meta.LOG_LEVELS.index(level) >= meta.LOG_LEVELS.index(asked) and owner.logs.take() == 0:
-            owner.exchange.notify(methods.LOG_MESSAGE, clean(params))
+        if not owner.landed and meta.is_logged(level, asked) and owner.logs.take() == 0:
+            owner.exchange.notify(methods.LOG_MESSAGE, meta.without_reserved(params))
 
     def asker(self) -> Flight | None:
         """Return the only call that a server's request can belong to; guessing is not allowed (S96)."""
@@ -188,12 +205,3 @@ class Flights:
         """Return the only call that a message without an address can be for; guessing is not allowed."""
         candidates = [f for f in self._active if f.call.log_level is not None or not self.logs_by_request]
         return candidates[0] if len(candidates) == 1 else None
-
-
-def clean(params: Members) -> Members:
-    """Drop reserved keys of ``_meta``, which mean something on the server's hop alone."""
-    if "_meta" not in params:
-        return params
-    kept = meta.strip_reserved(read_members(params, "_meta"))
-    rest = {key: item for key, item in params.items() if key != "_meta"}
-    return rest | {"_meta": rawjson.raw(kept)} if kept else rest

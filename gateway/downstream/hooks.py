@@ -12,17 +12,23 @@ from gateway.downstream.parking import Parking
 from gateway.model.call import Call
 from gateway.model.catalog import Kind
 from gateway.model.exchange import Exchange
+from gateway.model.news import TaskNews
+from gateway.model.outcome import Outcome
 
 
 def _no_change(server: str, kinds: frozenset[Kind]) -> None:
     """Take a change nobody listens to."""
 
 
+def _no_news(news: TaskNews) -> None:
+    """Take a task's change nobody listens to."""
+
+
 def _nothing(server: str, text: str) -> None:
     """Take an event nobody listens to."""
 
 
-def _no_call(call: Call, exchange: Exchange) -> None:
+def _no_call(call: Call, exchange: Exchange, outcome: Outcome) -> None:
     """Take the end of a call nobody waits for."""
 
 
@@ -32,14 +38,18 @@ class Hooks:
 
     ``on_change``: a catalog connection came up, or said that lists changed. ``on_down``: it ended, and why.
     ``on_resource_updated``: a subscribed resource changed. ``on_circuit``: calls are refused after too many failures
-    (``open``), or let through again (``closed``). ``on_lapsed``: a parked call was cancelled, as nobody came back.
+    (``open``), or let through again (``closed``). ``on_ended``: a parked call ended while its client was away, so
+    that no request of the client tells of it. ``on_elicited``: people are done with a page of this id. ``on_task``: a
+    task has changed, on whichever connection; the pool hears it itself.
     """
 
     on_change: Callable[[str, frozenset[Kind]], None] = _no_change
     on_down: Callable[[str, str], None] = _nothing
     on_resource_updated: Callable[[str, str], None] = _nothing
     on_circuit: Callable[[str, str], None] = _nothing
-    on_lapsed: Callable[[Call, Exchange], None] = _no_call
+    on_ended: Callable[[Call, Exchange, Outcome], None] = _no_call
+    on_elicited: Callable[[str, str], None] = _nothing
+    on_task: Callable[[TaskNews], None] = _no_news
 
 
 @dataclass(frozen=True, slots=True)

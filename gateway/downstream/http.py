@@ -14,66 +14,38 @@ from typing import Final
 import aiohttp
 
 from gateway.config.servers import Server
-from gateway.downstream.client import Departure, HttpClient, failure
-from gateway.downstream.meters import Meters, NoMeters
+from gateway.downstream.client import failure
+from gateway.downstream.meters import Meters
+from gateway.downstream.remote import EVENTS, GET, JSON, Remote
 from gateway.downstream.stream import EventStream, drain, read_body
-from gateway.downstream.transport import Inbox, Reply, Request, deliver, encode_answer
+from gateway.downstream.transport import Departure, Inbox, Reply, Request, encode_answer
+from gateway.downstream.waitlist import DETAIL
 from gateway.errors import DownstreamError, Reason
 from gateway.protocol import headers, jsonrpc
 from gateway.protocol.jsonrpc import Id, Invalid, ServerFailure, ServerMessage, ServerRequest, ServerResult
 from gateway.protocol.rawjson import JsonError, Members
-from gateway.tasks import TaskSet
-from gateway.telemetry.logs import get_logger, on_crash
 from gateway.telemetry.text import printable
 
-JSON: Final = "application/json"
-EVENTS: Final = "text/event-stream"
-MAX_ASIDE: Final = 64
-"""Answers, cancellations and closing streams at once; more are dropped."""
-ASIDE_TIMEOUT: Final = 30.0
 DEFAULT_RETRY: Final = 1.0
 MAX_RETRY: Final = 60.0
 MAX_RESUMES: Final = 2
 """Resumed streams in a row that bring nothing new."""
 
 _POST: Final = {"Accept": f"{JSON}, {EVENTS}", "Content-Type": JSON}
-_GET: Final = {"Accept": EVENTS}
-_DETAIL: Final = 80
-_log = get_logger("http")
 
 Notify = Callable[[str, Members], None]
 
 
-class HttpTransport:
-    """One server's MCP endpoint. ``generation`` tells this conversation from its predecessors."""
+class HttpTransport(Remote):
+    """One server's MCP endpoint."""
 
     kind = "http"
+    post = _POST
 
     def __init__(self, name: str, server: Server, meters: Meters | None = None, generation: int = 1) -> None:
-        self._name = name
-        self._server = server
-        self._meters = meters or NoMeters()
-        self._generation = generation
+        super().__init__(name, server, meters, generation)
         self._ids = itertools.count(1)
-        self._client: HttpClient | None = None
-        self._inbox: Inbox | None = None
         self._resume: tuple[Mapping[str, str], str] = ({}, "")
-        self._tasks = TaskSet(on_crash(_log))
-
-    @property
-    def last_words(self) -> str:
-        """Nothing: what an HTTP server says is in its answers."""
-        return ""
-
-    @property
-    def instance(self) -> str:
-        """``http#3``; which session that is only the dialect knows."""
-        return f"http#{self._generation}"
-
-    @property
-    def key_digest(self) -> str:
-        """Hex SHA-256 of the server's TLS key as last seen; empty without TLS."""
-        return self._client.key_digest if self._client is not None else ""
 
     async def open(self, inbox: Inbox) -> None:
         """Prepare the HTTP client; dials nothing.
@@ -82,7 +54,7 @@ class HttpTransport:
             DownstreamError: the url, a header or the TLS settings cannot be used.
         """
         self._inbox = inbox
-        self._client = HttpClient(self._server, lambda: self._meters.blocked(self._name))
+        self._prepare()
 
     async def request(self, request: Request) -> Reply:
         """POST a request and wait for its answer.
@@ -99,7 +71,7 @@ class HttpTransport:
         body = jsonrpc.encode_request(identifier, request.method, request.params)
         try:
             async with asyncio.timeout(request.timeout):
-                response = await client.send("POST", {**_POST, **request.headers}, body, departure)
+                response = await client.send("POST", {**self.post, **request.headers}, body, departure)
                 return await self._receive(response, identifier, request)
         except TimeoutError:
             self._cancel(request, identifier, departure)
@@ -109,19 +81,6 @@ class HttpTransport:
         except asyncio.CancelledError:
             self._cancel(request, identifier, departure)
             raise
-
-    async def notify(self, request: Request) -> None:
-        """POST a notification.
-
-        Raises:
-            DownstreamError: it could not be sent, or was not accepted.
-        """
-        body = jsonrpc.encode_notification(request.method, request.params)
-        departure = Departure(request.on_sent)
-        status = await self._post_aside(body, request.headers, request.timeout or ASIDE_TIMEOUT, departure)
-        if status >= 300:
-            text = f"the server refused a notification with status {status}"
-            raise DownstreamError(Reason.UNAVAILABLE, text, may_have_run=True)
 
     async def stream(self, headers_: Mapping[str, str], on_open: Callable[[], None]) -> int:
         """GET a stream and hand its messages to the inbox until it ends; returns the HTTP status.
@@ -134,7 +93,7 @@ class HttpTransport:
         """
         known, last = self._resume
         resume = {headers.LAST_EVENT_ID: last} if last and known == headers_ else {}
-        response = await self._live().send("GET", {**_GET, **headers_, **resume}, None, Departure())
+        response = await self._live().send("GET", {**GET, **headers_, **resume}, None, Departure())
         try:
             if response.status != 200:
                 return response.status
@@ -165,19 +124,6 @@ class HttpTransport:
         response = await self._live().send("DELETE", headers_, None, Departure())
         response.close()
         return response.status
-
-    async def aclose(self) -> None:
-        """Close all connections; calls in flight fail. Safe to call twice."""
-        self._inbox = None
-        client, self._client = self._client, None
-        await self._tasks.aclose()
-        if client is not None:
-            await client.aclose()
-
-    def _live(self) -> HttpClient:
-        if self._client is None:
-            raise DownstreamError(Reason.UNAVAILABLE, "the connection is closed")
-        return self._client
 
     async def _receive(self, response: aiohttp.ClientResponse, identifier: Id, request: Request) -> Reply:
         """Read the answer; the connection is used again only where nothing is left on it."""
@@ -276,7 +222,7 @@ class HttpTransport:
 
     async def _rest(self, request: Request, last: str) -> aiohttp.ClientResponse:
         """Ask for what comes after an event of a stream that was closed."""
-        head = {**_GET, **request.headers, headers.LAST_EVENT_ID: last}
+        head = {**GET, **request.headers, headers.LAST_EVENT_ID: last}
         try:
             response = await self._live().send("GET", head, None, Departure())
         except DownstreamError as error:
@@ -294,7 +240,7 @@ class HttpTransport:
             case ServerResult(id=named) | ServerFailure(id=named):
                 if _same(named, identifier):
                     return message
-                self._violation("unknown_id", printable(str(named), _DETAIL))
+                self._violation("unknown_id", printable(str(named), DETAIL))
             case ServerRequest():
                 self._ask(message, request.headers, request)
             case None:
@@ -310,7 +256,7 @@ class HttpTransport:
         message = self._split(data)
         match message:
             case ServerResult() | ServerFailure():
-                self._violation("unknown_id", printable(str(message.id), _DETAIL))
+                self._violation("unknown_id", printable(str(message.id), DETAIL))
             case ServerRequest():
                 self._ask(message, headers_)
             case None:
@@ -323,7 +269,7 @@ class HttpTransport:
             return jsonrpc.split(data)
         except (Invalid, JsonError) as error:
             kind = "bad_json" if isinstance(error, JsonError) else "not_jsonrpc"
-            self._violation(kind, printable(data[: _DETAIL * 4].decode("utf-8", "replace"), _DETAIL))
+            self._violation(kind, printable(data[: DETAIL * 4].decode("utf-8", "replace"), DETAIL))
             return None
 
     def _ask(self, asked: ServerRequest, headers_: Mapping[str, str], request: Request | None = None) -> None:
@@ -331,54 +277,21 @@ class HttpTransport:
         if self._inbox is None:
             return
         take = request.on_ask if request is not None and request.on_ask is not None else self._inbox.ask
-        deliver(take(asked.method, asked.params), lambda it: self._aside(encode_answer(asked.id, it), headers_))
+        answer = take(asked.method, asked.params)
+        self.owed.deliver(asked.id, answer, lambda it: self._aside(encode_answer(asked.id, it), headers_))
 
     def _cancel(self, request: Request, identifier: Id, departure: Departure) -> None:
         if departure.sent and request.cancel is not None and self._client is not None:
             method, params = request.cancel(identifier)
             self._aside(jsonrpc.encode_notification(method, params), request.headers)
 
-    def _aside(self, body: bytes, headers_: Mapping[str, str]) -> None:
-        """POST something nobody waits for."""
-        if self._client is None:
-            return
-        if len(self._tasks) >= MAX_ASIDE:
-            self._violation("answer_dropped", "too many at once")
-        else:
-            self._tasks.start(self._try_aside(body, headers_), f"aside-{self._name}")
-
-    async def _try_aside(self, body: bytes, headers_: Mapping[str, str]) -> None:
-        try:
-            status = await self._post_aside(body, headers_, ASIDE_TIMEOUT, Departure())
-        except DownstreamError as error:
-            _log.info("answer_not_delivered", server=self._name, reason=error.message)
-        else:
-            if status >= 300:
-                _log.info("answer_refused", server=self._name, status=status)
-
-    async def _post_aside(self, body: bytes, headers_: Mapping[str, str], timeout: float, departure: Departure) -> int:
-        try:
-            async with asyncio.timeout(timeout):
-                response = await self._live().send("POST", {**_POST, **headers_}, body, departure)
-        except TimeoutError:
-            raise DownstreamError(
-                Reason.TIMEOUT, f"no answer within {timeout:g} s", may_have_run=departure.sent
-            ) from None
-        # Nothing of interest is in the body; a connection without one is free again already.
-        response.close()
-        return response.status
-
     def _linger(self, response: aiohttp.ClientResponse) -> None:
         if response.content.at_eof():
             return
-        if len(self._tasks) >= MAX_ASIDE or self._client is None:
+        if not self._has_place():
             response.close()
         else:
-            self._tasks.start(drain(response), f"linger-{self._name}")
-
-    def _violation(self, kind: str, detail: str) -> None:
-        if self._inbox is not None:
-            self._inbox.violation(kind, detail)
+            self._start_aside(drain(response), "linger")
 
 
 def _same(named: Id | None, identifier: Id) -> bool:

@@ -13,6 +13,9 @@ from gateway.protocol import capabilities, rawjson
 from gateway.protocol.rawjson import Object, Value
 from gateway.protocol.versions import Era
 
+LANES: Final = 4
+"""Connections of one key: so many of its calls may wait for people before the next one waits with them."""
+
 SESSION: str = "session:"
 PRINCIPAL: str = "principal:"
 _PARTS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
@@ -23,9 +26,10 @@ _DECLARED: Final = "\n"
 """Between whose a connection is and what was declared on it; in no session id and no principal."""
 
 
-def needs_era(server: Server) -> bool:
+def needs_era(server: Server, call: Call) -> bool:
     """Tell whether the answer depends on what the server speaks."""
-    return (server.isolation == "auto" and server.catalog == "shared") or _may_ask(server)
+    by_era = server.isolation == "auto" and server.catalog == "shared"
+    return by_era or _may_ask(server) or bool(extensions(server, None, call))
 
 
 def _may_ask(server: Server) -> bool:
@@ -43,6 +47,25 @@ def declared(server: Server, era: Era | None, call: Call) -> Object:
     return {name: _parts(name, value) for name, value in found.items()}
 
 
+def listed_with(server: Server) -> Object:
+    """Return the client capabilities to declare on the connection that reads a legacy server's lists.
+
+    All that some client may be asked for, since servers leave tools out for a client that cannot be asked; nothing
+    where the same connection carries calls of clients that may not be able to answer.
+    """
+    return capabilities.whole(sorted(server.asks)) if _may_ask(server) and server.isolation != "shared" else {}
+
+
+def extensions(server: Server, era: Era | None, call: Call) -> Object:
+    """Return the client's extensions to declare in the handshake with a legacy server.
+
+    None where one connection is everybody's: what it declares is the gateway's own choice.
+    """
+    if era is Era.MODERN or server.isolation == "shared":
+        return {}
+    return capabilities.carried(call.caller.capabilities, call.caller.era, Era.LEGACY)
+
+
 def _parts(name: str, value: Value) -> Object:
     return {part: {} for part in _PARTS[name] if isinstance(value, dict) and isinstance(value.get(part), dict)}
 
@@ -53,11 +76,30 @@ def key_of(server: Server, era: Era | None, call: Call) -> str | None:
     ``auto`` shares modern servers, which are stateless by definition, unless their catalog is per principal. Where
     something is declared, the connection is never everybody's: a question must not reach another principal (S96).
     """
-    whose, said = _whose(server, era, call), declared(server, era, call)
-    if not said:
+    whose, asks, said = _whose(server, era, call), declared(server, era, call), extensions(server, era, call)
+    if not asks and not said:
         return whose
+    said = {**asks, capabilities.EXTENSIONS: said} if said else asks
     digest = hashlib.sha256(rawjson.canonical(said)).hexdigest()[:32]
     return f"{whose or PRINCIPAL + call.principal.id}{_DECLARED}{digest}"
+
+
+def lane(key: str, number: int) -> str:
+    """Return the name of a key's connection of this number; the first has the key's own."""
+    return key if number == 1 else f"{key}{_DECLARED}{number}"
+
+
+def lanes(server: Server) -> int:
+    """Return how many connections one key may have at once, while calls on them wait for people."""
+    return 1 if server.isolation == "shared" else LANES
+
+
+def may_use(key: str | None, call: Call) -> bool:
+    """Tell whether a connection is one that a caller shares, whatever was declared on it."""
+    whose = None if key is None else key.partition(_DECLARED)[0]
+    return whose in (None, PRINCIPAL + call.principal.id) or (
+        bool(call.caller.session) and whose == SESSION + call.caller.session
+    )
 
 
 def is_of(key: str, session: str) -> bool:

@@ -10,31 +10,34 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
-from gateway.downstream import backoff, requests
+from gateway.downstream import backoff, requests, tasks
 from gateway.downstream.dialect import (
     ALL_KINDS,
     CHANGES,
-    REFUSED,
     Hello,
     Page,
     Peer,
     read_string,
-    unanswered,
 )
 from gateway.downstream.flights import Flight, Flights
 from gateway.downstream.handshake import Session, handshake, session_headers
+from gateway.downstream.level import Level
 from gateway.downstream.modern import cancellation, page_of
-from gateway.downstream.parking import Asking, ParkedCall, declined, unknown
+from gateway.downstream.parking import Asking, ParkedCall, unknown
+from gateway.downstream.questions import declined, told
 from gateway.downstream.sessions import SessionTransport
 from gateway.downstream.transport import Answer, Later, Reply, Request
+from gateway.downstream.turns import Turns
 from gateway.errors import DownstreamError, Reason
-from gateway.model.call import Call
+from gateway.model.call import Beyond, Call
 from gateway.model.catalog import CAPABILITY_OF, LIST_METHOD, Kind
 from gateway.model.exchange import Exchange
-from gateway.model.outcome import Complete, Failure, Outcome, Started
-from gateway.protocol import capabilities, codes, meta, methods, results
+from gateway.model.outcome import Outcome
+from gateway.protocol import capabilities, codes, meta, methods
 from gateway.protocol.jsonrpc import ErrorObject
 from gateway.protocol.rawjson import Members, Object
+from gateway.protocol.tasks import read, related
+from gateway.protocol.versions import Era
 from gateway.tasks import TaskSet
 from gateway.telemetry.logs import get_logger, on_crash
 
@@ -42,10 +45,10 @@ SETTLED: Final = 30.0
 _GOODBYE: Final = 5.0
 _SETTLE: Final = 5.0
 """Seconds for a ping behind a call that was cancelled."""
+STREAM_WAIT: Final = 2.0
+"""Seconds that the first calls wait for a server to agree to the stream on which it may ask."""
 _NO_STREAM: Final = frozenset({400, 404, 405, 406, 501})
 """Answers to GET that mean that there is no stream here: it is not asked for again (G024)."""
-_OF_QUESTIONS: Final = frozenset({methods.CANCELLED, methods.ELICITED})
-"""What a server says of its own questions: no longer wanted, or seen to elsewhere. Its call tells what came of it."""
 _MODERN_MEMBERS: Final = ("inputResponses", "requestState")
 _log = get_logger("downstream")
 
@@ -58,8 +61,10 @@ class Legacy:
         self._session = session
         self._asking = asking or Asking()
         self._parked: dict[Flight, ParkedCall] = {}
-        self._turns = asyncio.Lock()
         self._doubt = False
+        self._asks_aside = False
+        self._hears = asyncio.Event()
+        self._hears.set()
         self._closed = False
         self._flights = Flights(
             peer.name, peer.timeouts.call, peer.timeouts.max, logs_by_request=False, violation=peer.events.violation
@@ -67,8 +72,7 @@ class Legacy:
         self._tasks = TaskSet(on_crash(_log))
         self._renewal: asyncio.Task[None] | None = None
         self._failure: DownstreamError | None = None
-        self._level: str | None = None
-        self._levels = asyncio.Lock()
+        self._level = Level(peer.name, self._log_at)
         self._uris: frozenset[str] = frozenset()
 
     @property
@@ -80,19 +84,32 @@ class Legacy:
         """Take what the transport could not attribute: on stdio everything, over HTTP what a GET stream carries."""
         if self._flights.notification(method, params):
             return
+        if not self._peer.is_http and self._flights.relay(method, params, self.hello.capabilities):
+            return
         if method in CHANGES:
             self._peer.events.changed(CHANGES[method])
         elif method == methods.RESOURCE_UPDATED and (uri := read_string(params, "uri")) is not None:
             self._peer.events.updated(uri)
-        elif method not in _OF_QUESTIONS or not self._asking.declares:
+        elif method == methods.TASK_STATUS and (task := read(params, Era.LEGACY)) is not None:
+            self._peer.events.tasked(task.id, params)
+        elif not (self._asking.declares and told(self._peer, method, params)):
             self._peer.events.violation("unexpected_notification")
 
     def ask(self, method: str, params: Members) -> Answer | Later:
-        """Answer a ping; take a question if it is certain which call it belongs to (S96).
+        """Answer a ping; take a question if it is certain which call it belongs to (S96): the only one in flight.
 
-        On a pipe that is the only call in flight; over HTTP the transport would have told.
+        On a pipe all questions come like this. Over HTTP most servers ask on the stream of the call itself, but some on
+        the one that belongs to no call: from the first such question on, their calls take turns too.
         """
-        return self._question(method, params, None if self._peer.is_http else self._flights.asker())
+        if method in (methods.ELICIT, methods.SAMPLE) and self._peer.is_http:
+            self._asks_aside = True
+        return self._question(method, params, self._asker(params))
+
+    def _asker(self, params: Members) -> Flight | None:
+        """Return whose question this is: that of the task it names, else that of the only call that may be asked."""
+        if (task := related(params)) is not None:
+            return next((flight for flight in self._parked if flight.task == task), None)
+        return None if self._doubt else self._flights.asker()
 
     def _question(self, method: str, params: Members, flight: Flight | None) -> Answer | Later:
         if method == methods.PING:
@@ -104,7 +121,7 @@ class Legacy:
                 flight.exchange.notes["asks"] = f"{method} declined: asks does not permit it"
             self._peer.events.violation("unexpected_request")
             return ErrorObject(codes.METHOD_NOT_FOUND, "Method not found")
-        call = self._parked.get(flight) if flight is not None and not self._doubt else None
+        call = self._parked.get(flight) if flight is not None else None
         later = call.ask(method, params) if call is not None else None
         if later is None and method != methods.ROOTS:
             _log.info("question_declined", server=self._peer.name, method=method, of_a_call=call is not None)
@@ -118,8 +135,9 @@ class Legacy:
         """
         row = methods.METHODS.get(call.method)
         if call.request_state is not None:
-            return unknown(call)
-        if not self._asking.declares or row is None or not row.may_ask:
+            return unknown(call, exchange)
+        may_ask = row is not None and (row.may_ask or row.name == methods.TASKS_RESULT)
+        if not self._asking.declares or not may_ask:
             async with self._flights.fly(call, exchange) as flight:
                 return await self._carry(call, flight)
         if self._closed:
@@ -128,53 +146,78 @@ class Legacy:
         return await parked.run(self._tasks, lambda: self._carry_asking(parked))
 
     async def _carry(self, call: Call, flight: Flight) -> Outcome:
-        if call.log_level is not None:
-            await self._raise_level(call.log_level)
-        return self._outcome(call, await self._send(lambda session: self._request(call, flight, session)))
+        if call.log_level in meta.LOG_LEVELS and self.hello.has("logging"):
+            await self._level.reach(call.log_level)
+        if not tasks.must_be_task(call, self.hello):
+            return await self._one(call, flight)
+        running = tasks.Running(call, flight, lambda about: self._one(about, flight), self._give_up)
+        return await running.run(self._peer.timeouts.max)
+
+    async def _one(self, call: Call, flight: Flight) -> Outcome:
+        """Send one request of a call."""
+        reply = await self._send(lambda session: self._request(call, flight, session))
+        return tasks.outcome(self._peer, call, reply)
+
+    def _give_up(self, cancel: Call) -> None:
+        """Cancel a task that nobody waits for; its call has ended, so this has a life of its own."""
+        if not self._closed:
+            self._tasks.start(self._let_go(cancel), f"cancel {self._peer.name}")
+
+    async def _let_go(self, cancel: Call) -> None:
+        try:
+            await self._send(lambda session: self._plain(cancel.method, cancel.params, session))
+        except DownstreamError as error:
+            _log.info("task_left", server=self._peer.name, reason=error.message)
+
+    async def _log_at(self, level: str) -> Reply:
+        return await self._send(lambda session: self._plain(methods.SET_LEVEL, {"level": level}, session))
 
     async def _carry_asking(self, parked: ParkedCall) -> Outcome:
         with self._asking.use():
-            async with self._turn(), self._flights.fly(parked.call, parked.exchange) as flight:
-                parked.flight = flight
+            await self._until_heard()
+            async with self._turn(parked.call) as turns, self._flights.fly(parked.call, parked.exchange) as flight:
+                parked.flight, parked.turns = flight, turns
                 self._parked[flight] = parked
                 try:
                     outcome = await self._carry(parked.call, flight)
                 except BaseException:
                     # Cancelled or timed out: its server may be about to ask for it still.
-                    self._doubt |= not self._peer.is_http and flight.sent
+                    self._doubt |= flight.sent and flight.task is None
                     raise
                 finally:
                     del self._parked[flight]
+                    parked.turns = None
         return outcome
 
+    async def _until_heard(self) -> None:
+        """Wait until what a server asks aside of its calls can be heard, or is known to be nothing."""
+        try:
+            async with asyncio.timeout(STREAM_WAIT):
+                await self._hears.wait()
+        except TimeoutError:
+            self._hears.set()
+
     @asynccontextmanager
-    async def _turn(self) -> AsyncIterator[None]:
-        """Wait until no other call on this pipe can be asked for: only then is it certain whose a question is.
+    async def _turn(self, call: Call) -> AsyncIterator[Turns | None]:
+        """Wait until no other call here can be asked for, where only then it is certain whose a question is.
 
         Raises:
-            DownstreamError: ``overloaded``: the other one takes too long.
+            DownstreamError: ``overloaded``: the other one takes too long, or waits for people.
         """
-        if self._peer.is_http:
-            yield
+        if call.method == methods.TASKS_RESULT or (self._peer.is_http and not self._asks_aside):
+            yield None
             return
-        try:
-            async with asyncio.timeout(self._peer.timeouts.call):
-                await self._turns.acquire()
-        except TimeoutError:
-            text = f'server "{self._peer.name}" waits for another call of yours to be answered; nothing was sent'
-            raise DownstreamError(Reason.OVERLOADED, text) from None
-        try:
+        async with self._asking.turns.take(self._peer.timeouts.call):
             await self._settle()
-            yield
-        finally:
-            self._turns.release()
+            yield self._asking.turns
 
     async def _settle(self) -> None:
         """See a server past the cancellation of a call before the next: what it asks after the ping is the next's."""
         if not self._doubt:
             return
         try:
-            await self._peer.transport.request(Request(methods.PING, None, timeout=_SETTLE))
+            headers = session_headers(self._peer, self._session)
+            await self._peer.transport.request(Request(methods.PING, None, headers, _SETTLE))
         except DownstreamError as error:
             _log.info("questions_in_doubt", server=self._peer.name, reason=error.message)
         else:
@@ -190,13 +233,13 @@ class Legacy:
 
     def _request(self, call: Call, flight: Flight, session: Session) -> Request:
         own = requests.call_meta(call, flight.token)
-        params: Object = {key: item for key, item in call.params.items() if key not in _MODERN_MEMBERS}
+        params: Object = {key: item for key, item in call.params.items() if _travels(call, key)}
         return Request(
             call.method,
             params | {"_meta": own} if own else params,
             session_headers(self._peer, session),
             on_sent=flight.mark_sent,
-            on_answer=flight.mark_answered,
+            on_answer=None if tasks.must_be_task(flight.call, self.hello) else flight.mark_answered,
             on_notification=lambda method, said: self._attributed(method, said, flight),
             on_ask=lambda method, said: self._question(method, said, flight),
             cancel=cancellation,
@@ -204,20 +247,9 @@ class Legacy:
 
     def _attributed(self, method: str, params: Members, flight: Flight) -> None:
         """Take what came on a call's own stream; changes may come on any stream of this era."""
-        if not self._flights.notification(method, params, flight):
+        relayed = self._flights.relay(method, params, self.hello.capabilities, flight)
+        if not (relayed or self._flights.notification(method, params, flight)):
             self.notification(method, params)
-
-    def _outcome(self, call: Call, reply: Reply) -> Outcome:
-        if reply.status in REFUSED:
-            raise unanswered(self._peer, reply)
-        if reply.error is not None:
-            text = f'server "{self._peer.name}" answered with an error'
-            return Failure(Reason.PROTOCOL_ERROR, text, error=reply.error)
-        if reply.result is None:
-            raise unanswered(self._peer, reply)
-        if "task" in call.params and "task" in reply.result:
-            return Started(reply.result)
-        return Complete(results.with_type(reply.result))
 
     async def _renew(self, stale: Session) -> Session:
         """Replace an ended session, once for everybody who waits.
@@ -236,8 +268,9 @@ class Legacy:
 
     async def _renewed(self) -> None:
         try:
-            self._session = await handshake(self._peer, self._peer.timeouts.start, self._asking.declares)
-            self._failure, self._level = None, None
+            self._session = await handshake(self._peer, self._peer.timeouts.start, self._asking.capabilities)
+            self._failure = None
+            self._level.forget()
             _log.info("session_renewed", server=self._peer.name)
         except DownstreamError as error:
             self._failure = error
@@ -252,22 +285,6 @@ class Legacy:
     async def _wish_again(self) -> None:
         for uri in sorted(self._uris):
             await self._wish(methods.RESOURCES_SUBSCRIBE, uri)
-
-    async def _raise_level(self, level: str) -> None:
-        """Make the server log at least this much; it is one level for the whole connection, so it only grows."""
-        if not self.hello.has("logging") or level not in meta.LOG_LEVELS:
-            return
-        async with self._levels:
-            if self._level is not None and meta.LOG_LEVELS.index(self._level) <= meta.LOG_LEVELS.index(level):
-                return
-            try:
-                reply = await self._send(lambda session: self._plain(methods.SET_LEVEL, {"level": level}, session))
-            except DownstreamError as error:
-                # The call itself is worth more than its log messages.
-                _log.info("log_level_failed", server=self._peer.name, reason=error.message)
-                return
-            if reply.result is not None:
-                self._level = level
 
     def _plain(self, method: str, params: Object | None, session: Session) -> Request:
         """Build a request of our own, with no client behind it."""
@@ -292,10 +309,19 @@ class Legacy:
         transport = self._peer.transport
         if not isinstance(transport, SessionTransport):
             return
+        self._hears.clear()
+        try:
+            await self._streams(transport)
+        finally:
+            self._hears.set()
+
+    async def _streams(self, transport: SessionTransport) -> None:
+        """Have one stream after the other, until the server has none."""
         loop = asyncio.get_running_loop()
         failures, gap = 0, False
 
         def opened() -> None:
+            self._hears.set()
             # What was said while there was no stream is lost, unless the server itself closed the last one.
             if gap:
                 self._peer.events.changed(ALL_KINDS)
@@ -312,10 +338,13 @@ class Legacy:
             except DownstreamError as error:
                 _log.info("stream_lost", server=self._peer.name, reason=error.message)
                 gap = True
+            if self._asks_aside:
+                # Nobody hears a question until there is a stream again.
+                self._hears.clear()
             failures = 1 if loop.time() - began >= SETTLED else failures + 1
             await asyncio.sleep(backoff.delay(failures, 1.0))
 
-    async def subscribe(self, uris: frozenset[str]) -> None:
+    async def subscribe(self, uris: frozenset[str], tasks: frozenset[str] = frozenset()) -> None:
         """Make these the resources whose updates are heard of; nothing where the server has no such feature."""
         old, self._uris = self._uris, uris
         if not self.hello.flag("resources", "subscribe"):
@@ -351,6 +380,11 @@ class Legacy:
                     await transport.end_session(self._session.headers())
             except (DownstreamError, TimeoutError) as error:
                 _log.info("session_left", server=self._peer.name, error=type(error).__name__)
+
+
+def _travels(call: Call, key: str) -> bool:
+    """Tell whether a member means anything here; of a method that is not known, every one may."""
+    return call.target.kind is Beyond.METHOD or key not in _MODERN_MEMBERS
 
 
 def _expired(reply: Reply, session: Session) -> bool:

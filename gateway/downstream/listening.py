@@ -15,9 +15,11 @@ from gateway.downstream.dialect import CHANGES, Hello, Peer, read_members, read_
 from gateway.downstream.transport import Reply, Request
 from gateway.errors import DownstreamError
 from gateway.model.catalog import Kind
-from gateway.protocol import codes, meta, methods
+from gateway.protocol import capabilities, codes, meta, methods
 from gateway.protocol.jsonrpc import Id
 from gateway.protocol.rawjson import JsonError, Members, Object, Value, decode_value
+from gateway.protocol.tasks import declared, read
+from gateway.protocol.versions import Era
 from gateway.tasks import TaskSet
 from gateway.telemetry.logs import get_logger, on_crash
 
@@ -30,7 +32,10 @@ _FILTERS: Final = {
     "promptsListChanged": ("prompts", frozenset({Kind.PROMPT})),
     "resourcesListChanged": ("resources", frozenset({Kind.RESOURCE, Kind.TEMPLATE})),
 }
-_STREAM_KINDS: Final = frozenset({methods.ACKNOWLEDGED, methods.CANCELLED, methods.RESOURCE_UPDATED, *CHANGES})
+_TASK_IDS: Final = "taskIds"
+_STREAM_KINDS: Final = frozenset(
+    {methods.ACKNOWLEDGED, methods.CANCELLED, methods.RESOURCE_UPDATED, methods.TASK_CHANGED, *CHANGES}
+)
 _log = get_logger("downstream")
 
 
@@ -52,17 +57,20 @@ class Listening:
 
     def __init__(self, peer: Peer, hello: Hello) -> None:
         self._peer = peer
+        self._hello = hello
         self._flags: Object = {
             name: True for name, (capability, _) in _FILTERS.items() if hello.flag(capability, "listChanged")
         }
         self._covered = frozenset(kind for name in self._flags for kind in _FILTERS[name][1])
         self._uris: frozenset[str] = frozenset()
+        self._tasks: frozenset[str] = frozenset()
         self._kick = asyncio.Event()
         self._streams: list[Stream] = []
 
-    def want(self, uris: frozenset[str]) -> None:
-        """Change the resources whose updates are asked for."""
+    def want(self, uris: frozenset[str], tasks: frozenset[str] = frozenset()) -> None:
+        """Change the resources and tasks whose changes are asked for; only who runs tasks is asked for theirs."""
         self._uris = uris
+        self._tasks = tasks if declared(self._hello.capabilities) else frozenset()
         self._kick.set()
 
     def heard(self, method: str, params: Members, stream: Stream | None = None) -> None:
@@ -86,10 +94,9 @@ class Listening:
 
     def _owner(self, identifier: Id | None) -> Stream | None:
         """Find the stream of a shared channel; before its acknowledgment a stream's id is not known."""
-        for stream in reversed(self._streams):
-            if not stream.ended and (stream.id is None or _same(stream.id, identifier)):
-                return stream
-        return None
+        live = [stream for stream in self._streams if not stream.ended]
+        named = [stream for stream in live if stream.id is not None and _same(stream.id, identifier)]
+        return next(iter(named or [stream for stream in reversed(live) if stream.id is None]), None)
 
     def _acknowledged(self, stream: Stream | None, params: Members, identifier: Id | None) -> None:
         if stream is None or stream.acknowledged:
@@ -112,6 +119,12 @@ class Listening:
     def _changed(self, method: str, params: Members) -> None:
         if method in CHANGES:
             self._peer.events.changed(CHANGES[method])
+        elif method == methods.TASK_CHANGED:
+            task = read(params, Era.MODERN)
+            if task is None or task.id not in self._tasks:
+                self._peer.events.violation("unexpected_notification")
+            else:
+                self._peer.events.tasked(task.id, params)
         elif (uri := read_string(params, "uri")) is not None:
             self._peer.events.updated(uri)
 
@@ -173,7 +186,9 @@ class Listening:
 
     def _filter(self) -> Object:
         uris: list[Value] = [*sorted(self._uris)]
-        return self._flags | ({"resourceSubscriptions": uris} if uris else {})
+        tasks: list[Value] = [*sorted(self._tasks)]
+        wanted: Object = {"resourceSubscriptions": uris} if uris else {}
+        return self._flags | wanted | ({_TASK_IDS: tasks} if tasks else {})
 
     async def _open(self, stream: Stream) -> None:
         """Send the request; its answer is the end of the stream."""
@@ -181,7 +196,7 @@ class Listening:
         headers = requests.standard_headers(methods.LISTEN, params) if self._peer.is_http else {}
         request = Request(
             methods.LISTEN,
-            params | {"_meta": requests.base_meta()},
+            params | {"_meta": _meta(stream.wanted)},
             headers,
             on_notification=lambda method, said: self.heard(method, said, stream),
             cancel=None if self._peer.is_http else lambda wire_id: (methods.CANCELLED, {"requestId": wire_id}),
@@ -194,6 +209,14 @@ class Listening:
         finally:
             stream.ended = True
             self._kick.set()
+
+
+def _meta(wanted: Object) -> Object:
+    """Return the ``_meta`` of a listen request; tasks are told of only to who declares them (Tasks extension)."""
+    base = requests.base_meta()
+    if _TASK_IDS not in wanted:
+        return base
+    return base | {meta.CLIENT_CAPABILITIES: {capabilities.EXTENSIONS: {capabilities.TASKS: {}}}}
 
 
 def _refuses(reply: Reply) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Final
+from dataclasses import replace
 
 from gateway.config.servers import Server
 from gateway.downstream import isolation
@@ -17,29 +17,31 @@ from gateway.downstream.gate import Gate
 from gateway.downstream.health import Facts, Restarts, ServerStatus, State, shown
 from gateway.downstream.hooks import Environment
 from gateway.downstream.modern import HEADERS_REFUSED
-from gateway.downstream.parking import Asking, Roots
+from gateway.downstream.parking import Asking, End
+from gateway.downstream.questions import Roots
 from gateway.downstream.slot import Slot
 from gateway.downstream.slots import Slots
-from gateway.downstream.wishes import Full, Wishes
+from gateway.downstream.tasks import AUGMENT
+from gateway.downstream.telling import Telling
+from gateway.downstream.turns import Held
+from gateway.downstream.wishes import Wanted
 from gateway.errors import DownstreamError, Reason
-from gateway.model.call import Call
+from gateway.model.call import Call, TaskRef
 from gateway.model.catalog import Kind
 from gateway.model.exchange import Exchange
-from gateway.model.outcome import Failure, Outcome
-from gateway.protocol import methods
-from gateway.protocol.rawjson import Object
+from gateway.model.news import TaskNews
+from gateway.model.outcome import Complete, Failure, Outcome, Started
+from gateway.protocol import capabilities, methods, tasks
+from gateway.protocol.rawjson import Members, Object
 from gateway.protocol.versions import Era
 from gateway.tasks import TaskSet
 from gateway.telemetry.logs import get_logger, on_crash
-
-TOLD: Final = 2.0
-"""Seconds a subscriber waits for a server to take its wish; a slower one takes it later."""
 
 _log = get_logger("downstream")
 
 
 class Member:
-    """One server. ``wishes`` counts who wants to hear of which resource; it outlives the member over a reload."""
+    """One server. ``wanted`` counts who wants to hear of what; it outlives the member over a reload."""
 
     def __init__(
         self,
@@ -47,7 +49,7 @@ class Member:
         server: Server,
         fingerprint: str,
         environment: Environment,
-        wishes: Wishes | None = None,
+        wanted: Wanted | None = None,
     ) -> None:
         self.name = name
         self.server = server
@@ -57,42 +59,50 @@ class Member:
         self._gate = Gate(name, server.concurrency, server.queue)
         self._starts = Restarts(name)
         self._facts = Facts()
-        self._catalog = self._slot(None)
+        self._catalog = self._slot(None, isolation.listed_with(server), capabilities.GATEWAY_UI)
         self._slots = Slots(name, server, self._tasks)
-        self._wishes = Wishes() if wishes is None else wishes
-        self._untold = False
-        self._telling: asyncio.Task[None] | None = None
+        self.telling = Telling(
+            name, Wanted() if wanted is None else wanted, lambda: self._catalog.connection, self._tasks
+        )
         self._in_flight = 0
         self._idle = asyncio.Event()
         self._idle.set()
 
-    def _slot(self, key: str | None, declares: Object | None = None) -> Slot:
+    def _slot(self, key: str | None, declares: Object, extensions: Object) -> Slot:
         roots = Roots()
 
         def make() -> Connection:
-            asking = Asking(declares or {}, self._environment.parking, roots, self.fingerprint, slot.use, self._lapsed)
+            parking, digest = self._environment.parking, self.fingerprint
+            asking = Asking(declares, parking, roots, digest, slot.use, slot.turns, self._ended, extensions)
             return self._connection(key is None, asking)
 
         slot = Slot(key, make, self._starts, self._tasks, self)
         return slot
 
-    def _lapsed(self, call: Call, exchange: Exchange) -> None:
-        """Tell of a call that was cancelled because no answer came: nobody waits for it any more."""
-        self._environment.hooks.on_lapsed(call, exchange)
-        _log.warning("question_not_answered", server=self.name, call=call.id)
+    def _ended(self, call: Call, exchange: Exchange, end: End) -> None:
+        """Tell of a parked call that ended while its client was away: nobody waits for it any more."""
+        outcome = Failure.of(named(self.name, end)) if isinstance(end, DownstreamError) else end
+        if isinstance(outcome, Failure) and outcome.reason is Reason.TIMEOUT:
+            outcome = replace(outcome, detail="the client never answered")
+            _log.warning("question_not_answered", server=self.name, call=call.id)
+        self._environment.hooks.on_ended(call, exchange, outcome)
 
     def _connection(self, is_catalog: bool, asking: Asking) -> Connection:
         hooks, meters = self._environment.hooks, self._environment.meters
-        events = Events(violation=lambda kind: meters.protocol_error(self.name, kind))
+
+        def tasked(task: str, state: Members) -> None:
+            hooks.on_task(TaskNews(self.name, connection.instance, task, state))
+
+        def elicited(identifier: str) -> None:
+            hooks.on_elicited(self.name, identifier)
+
+        events = Events(tasked=tasked, elicited=elicited, violation=lambda kind: meters.protocol_error(self.name, kind))
         if is_catalog:
-            events = Events(
-                changed=lambda kinds: hooks.on_change(self.name, kinds),
-                updated=self._updated,
-                violation=events.violation,
-            )
+            events = replace(events, changed=lambda kinds: hooks.on_change(self.name, kinds), updated=self._updated)
         era = self._environment.eras.get(self.fingerprint)
         make = self._environment.make
-        return Connection(Setup(self.name, self.server, make, self.fingerprint, era, events, is_catalog, asking))
+        connection = Connection(Setup(self.name, self.server, make, self.fingerprint, era, events, is_catalog, asking))
+        return connection
 
     def start(self) -> None:
         """Bring the catalog connection up in the background, and keep it up."""
@@ -119,8 +129,7 @@ class Member:
         if slot is self._catalog:
             self._show(State.UP)
             self._environment.hooks.on_change(self.name, ALL_KINDS)
-            if self._wishes:
-                self._tell_soon()
+            self.telling.again()
         _log.info(
             "server_connected",
             server=self.name,
@@ -165,7 +174,7 @@ class Member:
                 self._environment.hooks.on_circuit(self.name, "open" if state is State.OPEN else "closed")
 
     def _updated(self, uri: str) -> None:
-        if uri in self._wishes:
+        if self.telling.wants(uri):
             self._environment.hooks.on_resource_updated(self.name, uri)
 
     # What the pool asks for.
@@ -199,7 +208,18 @@ class Member:
             exchange.answered_at = time.monotonic()
 
     async def _attempts(self, call: Call, exchange: Exchange) -> Outcome:
-        slot = await self._slot_for(call)
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self.server.timeouts.call
+        while True:
+            slot = await self._slot_for(call, until)
+            try:
+                return await self._tries(slot, call, exchange)
+            except Held:
+                # Its place was lost to a person meanwhile; nothing was sent.
+                if loop.time() >= until:
+                    raise
+
+    async def _tries(self, slot: Slot, call: Call, exchange: Exchange) -> Outcome:
         with slot.use():
             connection = await slot.get()
             try:
@@ -215,12 +235,15 @@ class Member:
             # The end of a connection fails many calls at once; it is counted once, as an end.
             with slot.circuit.call(lambda: connection.is_up):
                 outcome = await connection.call(call, exchange)
+        except Held:
+            raise
         except DownstreamError as error:
             self._facts.last_error = error.message
             self._show_calls(slot)
             raise
         self._facts.round_trip()
         self._show_calls(slot)
+        _mind_task(slot, call, outcome)
         return outcome
 
     def _show_calls(self, slot: Slot) -> None:
@@ -233,17 +256,47 @@ class Member:
     def _may_resend(self, call: Call, error: DownstreamError) -> bool:
         if error.reason is not Reason.UNAVAILABLE or isinstance(error, Unserved) or error.retry_after_ms is not None:
             return False
+        if call.task is not None and call.task.instance:
+            # It would reach another process, which knows nothing of the task.
+            return False
         idempotent = call.method == methods.TOOLS_CALL and call.target.name in self.server.idempotent
         return idempotent or not error.may_have_run
 
-    async def _slot_for(self, call: Call) -> Slot:
+    async def _slot_for(self, call: Call, until: float) -> Slot:
+        if call.task is not None and (held := self._slot_of(call, call.task)) is not None:
+            return held
         era = self._era()
-        if era is None and isolation.needs_era(self.server):
+        if era is None and isolation.needs_era(self.server, call):
             era = (await self._catalog.get()).hello.era
         key = isolation.key_of(self.server, era, call)
         if key is None:
             return self._catalog
-        return self._slots.get(key, lambda: self._slot(key, isolation.declared(self.server, era, call)))
+        declared, extensions = isolation.declared(self.server, era, call), isolation.extensions(self.server, era, call)
+        row = methods.METHODS.get(call.method)
+        if not declared or row is None or not row.may_ask:
+            return self._slots.get(key, lambda: self._slot(key, declared, extensions))
+        # A task is asked about where it was begun, which must be found again: the first connection of its owner.
+        most = 1 if AUGMENT in call.params else isolation.lanes(self.server)
+        names = [isolation.lane(key, number) for number in range(1, most + 1)]
+        return await self._slots.free(names, lambda name: self._slot(name, declared, extensions), until)
+
+    def _slot_of(self, call: Call, task: TaskRef) -> Slot | None:
+        """Return where a task runs; None where any connection of its owner will do.
+
+        Raises:
+            DownstreamError: ``unavailable``: the process that ran it has ended, or its owner's session has.
+        """
+        if not task.instance:
+            return None
+        slots: list[Slot] = [self._catalog, *self._slots]
+        for slot in slots:
+            connection = slot.connection
+            if connection is not None and connection.instance == task.instance and isolation.may_use(slot.key, call):
+                return slot
+        if self.server.kind != "stdio":
+            return None
+        text = f'server "{self.name}" has ended since this task began, and the task is lost with it'
+        raise DownstreamError(Reason.UNAVAILABLE, text, may_have_run=True)
 
     def _era(self) -> Era | None:
         """Return what the server speaks, as far as it is known without asking."""
@@ -288,47 +341,6 @@ class Member:
         """End the connections of a legacy client session; its calls end with them."""
         self._slots.end_session(session)
 
-    def subscribe(self, uri: str) -> None:
-        """Hear of a resource's updates; counted, so that the last one to leave ends it. The server is told soon.
-
-        Raises:
-            DownstreamError: ``overloaded``: too many resources.
-        """
-        try:
-            first = self._wishes.add(uri)
-        except Full:
-            text = f'server "{self.name}" is at its limit of subscribed resources'
-            raise DownstreamError(Reason.OVERLOADED, text) from None
-        if first:
-            self._tell_soon()
-
-    def unsubscribe(self, uri: str) -> None:
-        """Undo one ``subscribe``; nothing where there was none."""
-        if self._wishes.remove(uri):
-            self._tell_soon()
-
-    async def told(self) -> None:
-        """Wait until the server has taken every wish, or has taken too long over it."""
-        if self._telling is not None:
-            await asyncio.wait([self._telling], timeout=TOLD)
-
-    def _tell_soon(self) -> None:
-        self._untold = True
-        if self._telling is None or self._telling.done():
-            self._telling = self._tasks.start(self._tell(), f"subscribe {self.name}")
-
-    async def _tell(self) -> None:
-        """Tell the server the whole wish until it is up to date; one that is down hears it when it is back."""
-        while self._untold:
-            self._untold = False
-            connection = self._catalog.connection
-            if connection is None:
-                return
-            try:
-                await connection.subscribe(self._wishes.uris())
-            except DownstreamError as error:
-                _log.info("subscription_failed", server=self.name, reason=error.message)
-
     def status(self) -> ServerStatus:
         """Return what is shown of the server."""
         hello, facts = self.hello(), self._facts
@@ -370,3 +382,14 @@ class Member:
         slots = [self._catalog, *self._slots.clear()]
         await asyncio.gather(*(slot.aclose() for slot in slots))
         await self._tasks.aclose()
+
+
+def _mind_task(slot: Slot, call: Call, outcome: Outcome) -> None:
+    """Keep the connection of a legacy server for as long as a task of it may be asked about."""
+    match outcome:
+        case Started(result) if (task := tasks.started(result, Era.LEGACY)) is not None:
+            slot.hold(task.id, task.ttl)
+        case Complete() if call.method == methods.TASKS_RESULT and call.task is not None:
+            slot.let_go(call.task.id)
+        case _:
+            return

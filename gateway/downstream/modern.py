@@ -5,6 +5,7 @@ Knows MCP and one transport; no sessions, no handshake, no pool.
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import Final
 
@@ -24,13 +25,13 @@ from gateway.downstream.dialect import (
 )
 from gateway.downstream.flights import Flight, Flights
 from gateway.downstream.listening import Listening
-from gateway.downstream.transport import Answer, Reply, Request
+from gateway.downstream.transport import Later, Reply, Request
 from gateway.errors import DownstreamError, Reason
 from gateway.model.call import Call
 from gateway.model.catalog import CAPABILITY_OF, LIST_METHOD, Definition, Kind
 from gateway.model.exchange import Exchange
 from gateway.model.outcome import Complete, Failure, InputRequired, Outcome, Started
-from gateway.protocol import capabilities, codes, meta, methods, results
+from gateway.protocol import capabilities, codes, meta, methods, results, tasks
 from gateway.protocol.jsonrpc import ErrorObject, Id
 from gateway.protocol.rawjson import JsonError, Members, Object, decode_members, decode_value
 from gateway.protocol.versions import MODERN, Era
@@ -39,12 +40,13 @@ HEADERS_REFUSED = "header_mismatch"
 """``Failure.detail`` of a call whose headers the server refused: nothing ran, its definitions should be read again."""
 
 _MAX_PAGES: Final = 100
+_OF_ROUNDS: Final = frozenset({"resultType", methods.INPUT_REQUESTS, methods.REQUEST_STATE})
 
 
-def discovery(timeout: float, *, http: bool) -> Request:
+def discovery(timeout: float, peer: Peer) -> Request:
     """Return the request that finds the era and greets a modern server (server/discover)."""
-    headers = requests.standard_headers(methods.DISCOVER, {}) if http else {}
-    return Request(methods.DISCOVER, {"_meta": requests.base_meta()}, headers, timeout)
+    headers = requests.standard_headers(methods.DISCOVER, {}) if peer.is_http else {}
+    return Request(methods.DISCOVER, {"_meta": requests.list_meta(peer.asks)}, headers, timeout)
 
 
 def read_discovery(result: Members) -> tuple[Hello, tuple[str, ...]] | None:
@@ -88,13 +90,23 @@ class Modern:
 
     def notification(self, method: str, params: Members) -> None:
         """Take what the transport could not attribute: on stdio everything."""
-        if not self._flights.notification(method, params):
+        if self._flights.notification(method, params):
+            return
+        if self._peer.is_http or not self._relay(method, params):
             self._listening.heard(method, params)
 
-    def ask(self, method: str, params: Members) -> Answer:
-        """Refuse: a modern server must not send requests (stdio §Receiving Messages; G139)."""
+    def _relay(self, method: str, params: Members, flight: Flight | None = None) -> bool:
+        return self._flights.relay(method, params, self._hello.capabilities, flight)
+
+    def ask(self, method: str, params: Members) -> Later:
+        """Count it and say nothing: a modern server must not ask, and nobody sends it responses.
+
+        basic/patterns §Overview, stdio §Sending Messages, streamable-http §Sending Messages; G139.
+        """
         self._peer.events.violation("unexpected_request")
-        return ErrorObject(codes.METHOD_NOT_FOUND, "Method not found")
+        never: Later = asyncio.get_running_loop().create_future()
+        never.cancel()
+        return never
 
     async def call(self, call: Call, exchange: Exchange) -> Outcome:
         """Pass a call on.
@@ -155,7 +167,7 @@ class Modern:
         )
 
     def _attributed(self, method: str, params: Members, flight: Flight) -> None:
-        if not self._flights.notification(method, params, flight):
+        if not (self._flights.notification(method, params, flight) or self._relay(method, params, flight)):
             self._peer.events.violation("unexpected_notification")
 
     def _outcome(self, call: Call, reply: Reply) -> Outcome:
@@ -167,13 +179,45 @@ class Modern:
             raise unanswered(self._peer, reply)
         match results.result_type(reply.result):
             case results.COMPLETE:
-                return Complete(results.with_type(reply.result))
+                return self._complete(call, reply.result)
             case results.INPUT_REQUIRED:
                 return self._input(call, reply.result)
+            case results.TASK if call.method == methods.TASKS_GET:
+                # The extension's own examples do so, against its rule (§Task Polling).
+                return self._complete(call, {key: item for key, item in reply.result.items() if key != "resultType"})
             case results.TASK:
-                return Started(reply.result)
+                return self._started(call, reply.result)
+            case _ if self._may_differ(call):
+                return Complete(reply.result)
             case _:
                 raise self._peer.error(Reason.PROTOCOL_ERROR, "sent a result of an unknown type", may_have_run=True)
+
+    def _may_differ(self, call: Call) -> bool:
+        """Tell whether a result may be of a type that an extension adds (basic/index §Result type)."""
+        agreed = capabilities.agreed(call.caller.capabilities, self._hello.capabilities)
+        return bool(agreed) and call.caller.era is Era.MODERN
+
+    def _complete(self, call: Call, result: Members) -> Outcome:
+        """Judge the questions of a task like those of a call."""
+        if call.method == methods.TASKS_GET:
+            if tasks.read(result, Era.MODERN) is None:
+                raise self._peer.error(Reason.PROTOCOL_ERROR, "answered with what is no task", may_have_run=True)
+            try:
+                judged = self._judged(call, tasks.asked(result))
+            except JsonError:
+                raise self._misplaced() from None
+            if judged is not None:
+                return judged
+        return Complete(results.with_type(result))
+
+    def _started(self, call: Call, result: Members) -> Started:
+        """Take a task where the client said that it can (Tasks extension §Capability Negotiation)."""
+        may = call.method == methods.TOOLS_CALL and call.caller.era is Era.MODERN
+        if not may or not tasks.declared(call.caller.capabilities):
+            raise self._peer.error(Reason.PROTOCOL_ERROR, "started a task that nobody asked for", may_have_run=True)
+        if tasks.started(result, Era.MODERN) is None:
+            raise self._peer.error(Reason.PROTOCOL_ERROR, "started a task without a usable handle", may_have_run=True)
+        return Started(result)
 
     def _failure(self, call: Call, error: ErrorObject) -> Outcome:
         """Judge an error: what concerns our hop is ours, everything else is passed on as it is."""
@@ -190,7 +234,7 @@ class Modern:
 
     def _withheld(self, call: Call, wanted: frozenset[str]) -> list[str]:
         """Return what the client offers and the configuration does not let this server ask for."""
-        return sorted((wanted & call.caller.capabilities.keys()) - set(self._peer.asks))
+        return sorted((wanted & capabilities.ASKS.keys() & call.caller.capabilities.keys()) - set(self._peer.asks))
 
     def _denied(self, withheld: list[str], *, may_have_run: bool) -> Failure:
         what = ", ".join(withheld)
@@ -201,22 +245,33 @@ class Modern:
         """Judge an ``InputRequiredResult`` (basic/patterns/mrtr §Server Requirements)."""
         row = methods.METHODS.get(call.method)
         state = read_string(result, "requestState")
-        wrong = self._peer.error(Reason.PROTOCOL_ERROR, "asked for input where it must not", may_have_run=True)
         try:
-            wanted = decode_members(result["inputRequests"]) if "inputRequests" in result else {}
-            asked = [read_string(decode_members(item), "method") for item in wanted.values()]
+            wanted = decode_members(result[methods.INPUT_REQUESTS]) if methods.INPUT_REQUESTS in result else {}
+            judged = self._judged(call, wanted)
         except JsonError:
-            raise wrong from None
+            raise self._misplaced() from None
         if row is None or not row.may_ask or (not wanted and state is None):
-            raise wrong
+            raise self._misplaced()
+        extra = {key: item for key, item in result.items() if key not in _OF_ROUNDS}
+        return InputRequired(wanted, state, extra=extra) if judged is None else judged
+
+    def _misplaced(self) -> DownstreamError:
+        return self._peer.error(Reason.PROTOCOL_ERROR, "asked for input where it must not", may_have_run=True)
+
+    def _judged(self, call: Call, wanted: Members) -> Failure | None:
+        """Say why a server may not ask these questions; None where it may.
+
+        Raises:
+            JsonError: one of them cannot be read.
+            DownstreamError: ``protocol_error``: it was not told that it may ask this client.
+        """
+        asked = [read_string(decode_members(item), "method") for item in wanted.values()]
         needed = {capabilities.capability_of(method or "") for method in asked}
         sent = capabilities.intersect(call.caller.capabilities, self._peer.asks)
         beyond = frozenset(item for item in needed if item is not None) - sent.keys()
         if None in needed or beyond - call.caller.capabilities.keys():
-            raise wrong
-        if beyond:
-            return self._denied(sorted(beyond), may_have_run=True)
-        return InputRequired(wanted, state)
+            raise self._misplaced()
+        return self._denied(sorted(beyond), may_have_run=True) if beyond else None
 
     async def page(self, kind: Kind, cursor: str | None) -> Page:
         """Fetch one page of a list; empty where the server does not offer the kind.
@@ -229,7 +284,7 @@ class Modern:
         method = LIST_METHOD[kind]
         params: Object = {} if cursor is None else {"cursor": cursor}
         headers = requests.standard_headers(method, params) if self._peer.is_http else {}
-        body = params | {"_meta": requests.base_meta()}
+        body = params | {"_meta": requests.list_meta(self._peer.asks)}
         cancel = None if self._peer.is_http else cancellation
         reply = await self._send(Request(method, body, headers, self._peer.timeouts.call, cancel=cancel))
         return page_of(self._peer, kind, reply)
@@ -238,9 +293,9 @@ class Modern:
         """Hear of changes until cancelled."""
         await self._listening.run()
 
-    async def subscribe(self, uris: frozenset[str]) -> None:
-        """Make these the resources whose updates are heard of; the stream follows by itself."""
-        self._listening.want(uris)
+    async def subscribe(self, uris: frozenset[str], tasks: frozenset[str] = frozenset()) -> None:
+        """Make these the resources and tasks whose changes are heard of; the stream follows by itself."""
+        self._listening.want(uris, tasks)
 
     async def abandon(self) -> None:
         """Nothing runs that others do not own."""

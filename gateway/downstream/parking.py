@@ -7,61 +7,33 @@ the rest of the gateway knows one kind of question (2026-07-28 basic/patterns/mr
 from __future__ import annotations
 
 import asyncio
-import itertools
-import secrets
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from gateway.downstream.flights import Flight, clean
-from gateway.downstream.transport import Answer, Later
+from gateway.downstream.flights import Flight
+from gateway.downstream.questions import Questions, Roots
+from gateway.downstream.tickets import Tickets, is_ticket
+from gateway.downstream.transport import Later
+from gateway.downstream.turns import Turns
 from gateway.errors import DownstreamError, Reason
 from gateway.model.call import Call
 from gateway.model.exchange import Exchange
 from gateway.model.outcome import Complete, Failure, InputRequired, Outcome, Started
-from gateway.protocol import codes, methods, rawjson
-from gateway.protocol.jsonrpc import ErrorObject
-from gateway.protocol.rawjson import Members, Object, Raw
+from gateway.protocol import rawjson
+from gateway.protocol.capabilities import EXTENSIONS
+from gateway.protocol.rawjson import Members, Object
 from gateway.tasks import TaskSet
 
-MAX_OPEN: Final = 16
-"""Questions of one call at once."""
 MAX_PER_PRINCIPAL: Final = 16
 MAX_PER_SERVER: Final = 256
 """Parked calls; a question beyond is declined and its call goes on."""
-KEPT: Final = 60.0
-"""Seconds in which a spent ticket gets the same outcome again, for a client whose answer got lost on its way."""
-MAX_SPENT: Final = 1024
-MAX_SPENT_BYTES: Final = 16 * 2**20
-"""Spent tickets of all servers, and the results kept for them; the oldest go first."""
+GRACE: Final = 0.005
+LONGEST_GRACE: Final = 0.01
+"""Seconds that a question waits for another of the same call to travel with it, and that the first waits at most."""
 
 End: TypeAlias = Outcome | DownstreamError
-
-
-@dataclass(slots=True)
-class Roots:
-    """The roots last heard of from whoever shares a connection; a server may ask for them outside of calls."""
-
-    last: Members = field(default_factory=lambda: {"roots": rawjson.raw([])})
-
-
-def declined(method: str, roots: Roots) -> Answer:
-    """Return the answer to a question that reaches nobody (contract: Capabilities)."""
-    match method:
-        case methods.ELICIT:
-            return {"action": rawjson.raw("cancel")}
-        case methods.ROOTS:
-            return roots.last
-        case _:
-            return ErrorObject(codes.METHOD_NOT_FOUND, "Method not found")
-
-
-@dataclass(slots=True, eq=False)
-class _Question:
-    method: str
-    request: Raw
-    answer: Later
 
 
 @dataclass(slots=True, eq=False)
@@ -74,13 +46,11 @@ class _Round:
 
 
 class Parking:
-    """All parked calls of a pool, and the tickets that lead to them."""
+    """All parked calls of a pool, and the tickets that lead to their rounds."""
 
     def __init__(self) -> None:
-        self._rounds: dict[str, _Round] = {}
+        self.tickets: Tickets[_Round] = Tickets()
         self._calls: set[ParkedCall] = set()
-        self._spent: dict[str, int] = {}
-        self._spent_bytes = 0
 
     def __len__(self) -> int:
         return len(self._calls)
@@ -96,10 +66,13 @@ class Parking:
             and sum(each.target.server == call.target.server for each in parked) < MAX_PER_SERVER
         )
 
+    def _round(self, call: Call) -> _Round | None:
+        round_ = self.tickets.get(call.request_state)
+        return round_ if round_ is not None and round_.call.belongs_to(call) else None
+
     def knows(self, call: Call) -> bool:
         """Tell whether a call goes on with one that is parked here."""
-        round_ = self._rounds.get(call.request_state or "")
-        return round_ is not None and round_.call.belongs_to(call)
+        return self._round(call) is not None
 
     async def resume(self, call: Call, exchange: Exchange) -> Outcome:
         """Go on with a parked call.
@@ -107,11 +80,10 @@ class Parking:
         Raises:
             DownstreamError: it ended without an answer.
         """
-        ticket = call.request_state or ""
-        round_ = self._rounds.get(ticket)
-        if round_ is None or not round_.call.belongs_to(call):
-            return unknown(call)
-        return await round_.call.resume(ticket, round_, call, exchange)
+        round_ = self._round(call)
+        if round_ is None:
+            return unknown(call, exchange)
+        return await round_.call.resume(call.request_state or "", round_, call, exchange)
 
     def enter(self, call: ParkedCall) -> None:
         """Count a call as parked, until its end."""
@@ -121,8 +93,7 @@ class Parking:
 
     def issue(self, round_: _Round) -> str:
         """Return a new ticket; who holds it may answer."""
-        ticket = f"parked-{secrets.token_urlsafe(24)}"
-        self._rounds[ticket] = round_
+        ticket = self.tickets.issue(round_)
         if round_.call.task is not None:
             # The client may still come for the end of a call that did not wait for it.
             round_.call.task.add_done_callback(lambda task: self._ended(ticket, round_))
@@ -134,26 +105,12 @@ class Parking:
 
     def spend(self, ticket: str, round_: _Round) -> None:
         """Keep a ticket that needs no more answers for a while; it then leads to the same outcome."""
-        if ticket not in self._spent and ticket in self._rounds:
-            self._spent[ticket] = 0
-            if round_.then is not None:
-                round_.then.add_done_callback(lambda stage: self._weigh(ticket, stage.result()))
-            else:
-                self._weigh(ticket, round_.call.end)
-            asyncio.get_running_loop().call_later(KEPT, self._forget, ticket)
-        while len(self._spent) > MAX_SPENT:
-            self._forget(next(iter(self._spent)))
-
-    def _weigh(self, ticket: str, end: End | None) -> None:
-        if ticket in self._spent:
-            self._spent[ticket] = _size(end)
-            self._spent_bytes += self._spent[ticket]
-        while self._spent_bytes > MAX_SPENT_BYTES:
-            self._forget(next(iter(self._spent)))
-
-    def _forget(self, ticket: str) -> None:
-        self._spent_bytes -= self._spent.pop(ticket, 0)
-        self._rounds.pop(ticket, None)
+        if not self.tickets.spend(ticket):
+            return
+        if round_.then is not None:
+            round_.then.add_done_callback(lambda stage: self.tickets.weigh(ticket, _size(stage.result())))
+        else:
+            self.tickets.weigh(ticket, _size(round_.call.end))
 
     async def vacated(self, owner: str) -> None:
         """Wait until every call that was parked on connections of this owner has ended."""
@@ -170,17 +127,21 @@ def _size(end: End | None) -> int:
             return 0
 
 
-def _lapse(call: Call, exchange: Exchange) -> None:
-    """Take a lapse that nobody counts."""
+def _nobody() -> None:
+    """Tell nobody that a turn is free."""
+
+
+def _unheard(call: Call, exchange: Exchange, end: End) -> None:
+    """Take an end that nobody counts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asking:
     """What a connection needs to let its server ask.
 
-    ``declares`` are the client capabilities that the server is told of, ``owner`` names the configuration, ``use``
-    keeps the connection while a call is parked on it. ``lapsed`` takes a call that was cancelled since no
-    answer came.
+    ``declares`` are the client capabilities that the server may ask for, ``extensions`` the others it is told of,
+    ``owner`` names the configuration, ``use`` keeps the connection while a call is parked on it, and ``turns`` are
+    those of its calls. ``ended`` takes the end of a call whose client was away: nobody else tells of it.
     """
 
     declares: Object = field(default_factory=dict)
@@ -188,7 +149,14 @@ class Asking:
     roots: Roots = field(default_factory=Roots)
     owner: str = ""
     use: Callable[[], AbstractContextManager[None]] = nullcontext
-    lapsed: Callable[[Call, Exchange], None] = _lapse
+    turns: Turns = field(default_factory=lambda: Turns("", _nobody))
+    ended: Callable[[Call, Exchange, End], None] = _unheard
+    extensions: Object = field(default_factory=dict)
+
+    @property
+    def capabilities(self) -> Object:
+        """All that the server is told of in the handshake."""
+        return self.declares | {EXTENSIONS: self.extensions} if self.extensions else self.declares
 
 
 class ParkedCall:
@@ -203,13 +171,18 @@ class ParkedCall:
         self.flight: Flight | None = None
         self.task: asyncio.Task[None] | None = None
         self.is_parked = False
+        self.turns: Turns | None = None
+        """Those of the connection, while this call has its turn there."""
         self._asking = asking
         self._left = seconds
         self._parked_at = 0.0
-        self._keys = itertools.count(1)
-        self._questions: dict[str, _Question] = {}
+        self._questions = Questions(asking.roots, lambda key: self.exchange.withdraw(key))
         self._stage: asyncio.Future[End] = asyncio.get_running_loop().create_future()
+        self._grace: asyncio.TimerHandle | None = None
+        self._grace_ends = 0.0
         self._followers = 0
+        self._told: asyncio.Future[End] | None = None
+        self._accounted = False
         self._given_up = False
         self.end: End | None = None
 
@@ -227,7 +200,7 @@ class ParkedCall:
         self.task = tasks.start(self._run(work), "call that may ask")
         # A task that was cancelled before its first step has run nothing of ``_run``.
         self.task.add_done_callback(lambda task: self._over(self.end or self._cut_off()))
-        return await self._follow(self._stage)
+        return await self._follow(self._stage, self.exchange)
 
     async def _run(self, work: Callable[[], Awaitable[Outcome]]) -> None:
         try:
@@ -253,49 +226,58 @@ class ParkedCall:
         if self.end is not None:
             return
         self.end = end
-        for question in self._questions.values():
-            question.answer.cancel()
-        self._questions.clear()
+        self._questions.drop()
         if self.is_parked:
             self._leave()
-            if isinstance(end, DownstreamError) and end.reason is Reason.TIMEOUT:
-                self._asking.lapsed(self.call, self.exchange)
+            if self.exchange.ask is None and not self._accounted:
+                # Its client has gone to ask somebody: no request waits here that could tell of the end.
+                self._accounted = True
+                self._asking.ended(self.call, self.exchange, end)
         self._move_on()
 
     def ask(self, method: str, params: Members) -> Later | None:
         """Take a question of the server; its answer comes later. None where there is no place for it."""
         parking = self._asking.parking
-        if self.end is not None or len(self._questions) >= MAX_OPEN:
+        if self.end is not None or (self not in parking and not parking.has_place(self.call)):
             return None
-        if self not in parking and not parking.has_place(self.call):
-            return None
-        said = clean(params)
-        request = rawjson.raw({"method": method, "params": said} if said else {"method": method})
-        later: Later = asyncio.get_running_loop().create_future()
-        self._questions[f"ask-{next(self._keys)}"] = _Question(method, request, later)
-        self._move_on()
+        later = self._questions.put(method, params)
+        if later is not None:
+            parking.enter(self)
+            self._move_on_soon()
         return later
+
+    def _move_on_soon(self) -> None:
+        """Wait a moment for what else the server may ask, so that it travels in the same round."""
+        loop = asyncio.get_running_loop()
+        if self._grace is None:
+            self._grace_ends = loop.time() + LONGEST_GRACE
+        else:
+            self._grace.cancel()
+        self._grace = loop.call_at(min(loop.time() + GRACE, self._grace_ends), self._move_on)
 
     def _move_on(self) -> None:
         """Tell those who wait of the end, or of questions."""
+        if self._grace is not None:
+            self._grace.cancel()
+            self._grace = None
         if self._stage.done():
             return
         if self.end is not None:
             self._stage.set_result(self.end)
         elif self._questions:
             self._park()
-            keys = frozenset(self._questions)
-            ticket = self._asking.parking.issue(_Round(self, keys))
+            ticket = self._asking.parking.issue(_Round(self, self._questions.keys))
             self._stage.set_result(self._open(ticket))
 
     def _open(self, ticket: str) -> InputRequired:
-        return InputRequired({key: each.request for key, each in self._questions.items()}, ticket, held=True)
+        return InputRequired(self._questions.requests, ticket, held=True)
 
     def _park(self) -> None:
         """Stop the clock of the call and start that of the people."""
         self.is_parked = True
+        if self.turns is not None:
+            self.turns.hold()
         self._parked_at = asyncio.get_running_loop().time()
-        self._asking.parking.enter(self)
         self.exchange.abandon = self._abandon
         if self.flight is not None:
             self.flight.hold(self._left)
@@ -304,12 +286,15 @@ class ParkedCall:
                 self.flight.exchange = Exchange()
 
     def _abandon(self) -> None:
-        """End the call while it waits: its client is known not to come back."""
+        """End the call while it waits: its client is known not to come back, and its request tells of the end."""
+        self._accounted = True
         if self.is_parked:
             self.give_up()
 
     def _leave(self) -> None:
         self.is_parked = False
+        if self.turns is not None:
+            self.turns.go_on()
         self._left = max(0.0, self._left - (asyncio.get_running_loop().time() - self._parked_at))
 
     def belongs_to(self, call: Call) -> bool:
@@ -331,30 +316,14 @@ class ParkedCall:
         exchange.instance, exchange.abandon = self.exchange.instance, self._abandon
         if round_.then is None:
             if self.end is None:
-                self._answer(round_, call.input_responses or {})
-                if self._questions.keys() & round_.keys:
-                    round_.keys = frozenset(self._questions)
+                self._questions.answer(round_.keys, call.input_responses or {}, exchange.refusals)
+                if self._questions.keys & round_.keys:
+                    round_.keys = self._questions.keys
                     return self._open(ticket)
             self._go_on(round_, call, exchange)
             self._asking.parking.spend(ticket, round_)
         assert round_.then is not None
-        return await self._follow(round_.then)
-
-    def _answer(self, round_: _Round, responses: Object) -> None:
-        """Hand the answers to the server; null is a question that the client refused, other values are no answers."""
-        for key in round_.keys & self._questions.keys() & responses.keys():
-            value, question = responses[key], self._questions[key]
-            if value is None:
-                answer = declined(question.method, self._asking.roots)
-            elif isinstance(value, dict):
-                answer = {name: rawjson.raw(item) for name, item in value.items()}
-                if question.method == methods.ROOTS:
-                    self._asking.roots.last = answer
-            else:
-                continue
-            del self._questions[key]
-            if not question.answer.done():
-                question.answer.set_result(answer)
+        return await self._follow(round_.then, exchange)
 
     def _go_on(self, round_: _Round, call: Call, exchange: Exchange) -> None:
         exchange.mark_dispatched()
@@ -367,24 +336,39 @@ class ParkedCall:
         self._stage = round_.then = asyncio.get_running_loop().create_future()
         self._move_on()
 
-    async def _follow(self, stage: asyncio.Future[End]) -> Outcome:
+    def _account(self, exchange: Exchange) -> None:
+        """Let one request alone tell of the end; those that hear of it again are marked."""
+        exchange.repeated = self._accounted or self.end is None
+        self._accounted = self._accounted or self.end is not None
+
+    async def _follow(self, stage: asyncio.Future[End], exchange: Exchange) -> Outcome:
         """Wait for the next stage; a client that leaves before it takes the call along, if it was the only one."""
         self._followers += 1
         try:
             end = await asyncio.shield(stage)
         except asyncio.CancelledError:
-            if self._followers == 1 and not stage.done() and self.task is not None:
+            if self._followers == 1 and self.end is None and self._told is not stage and self.task is not None:
+                self._accounted = True
                 self.give_up()
                 await asyncio.wait([self.task])
+            else:
+                self._account(exchange)
             raise
         finally:
             self._followers -= 1
+        self._told = stage
+        if not isinstance(end, InputRequired):
+            self._account(exchange)
         if isinstance(end, DownstreamError):
             raise end
         return end
 
 
-def unknown(call: Call) -> Failure:
-    """Return the refusal of answers to what nobody waits for: too late, or the gateway was restarted."""
+def unknown(call: Call, exchange: Exchange) -> Failure:
+    """Return the refusal of answers to what nobody waits for: too late, or the gateway was restarted.
+
+    Either way the log has the end of a call that was parked, be it that the gateway ended with it.
+    """
+    exchange.repeated = is_ticket(call.request_state)
     text = f'Server "{call.target.server}" no longer waits for these answers. Its call has ended and may have run.'
     return Failure(Reason.UNAVAILABLE, f"{text} Check its effect before you call again.", True, detail="unknown_ticket")

@@ -6,8 +6,8 @@ One dead, slow or crashing server never delays another or the start (G117, S188)
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -22,11 +22,12 @@ from gateway.downstream.hooks import Environment, Hooks
 from gateway.downstream.member import Member
 from gateway.downstream.meters import Meters, NoMeters
 from gateway.downstream.transports import Transports
-from gateway.downstream.wishes import Wishes
+from gateway.downstream.wishes import Wanted
 from gateway.errors import DownstreamError, Reason
 from gateway.model.call import Call
 from gateway.model.catalog import Kind
 from gateway.model.exchange import Exchange
+from gateway.model.news import TaskNews
 from gateway.model.outcome import Failure, Outcome
 from gateway.tasks import TaskSet
 from gateway.telemetry.logs import get_logger, on_crash
@@ -59,9 +60,11 @@ class Pool:
     def __init__(self, options: PoolOptions) -> None:
         self._options = options
         make = options.make_transport or Transports(options.guardian, options.meters)
-        self._environment = Environment(make, Eras(options.eras), options.hooks, options.meters)
+        hooks = replace(options.hooks, on_task=self._tasked)
+        self._environment = Environment(make, Eras(options.eras), hooks, options.meters)
+        self._listeners: list[Callable[[TaskNews], None]] = []
         self._members: dict[str, Member] = {}
-        self._wishes: dict[str, Wishes] = {}
+        self._wishes: dict[str, Wanted] = {}
         self._tasks = TaskSet(on_crash(_log))
         self._retiring: set[Member] = set()
 
@@ -79,7 +82,7 @@ class Pool:
                 self._retire(member)
                 member = None
             if member is None:
-                wishes = self._wishes.setdefault(name, Wishes())
+                wishes = self._wishes.setdefault(name, Wanted())
                 member = Member(name, server, digest, self._environment, wishes)
                 member.start()
             kept[name] = member
@@ -138,20 +141,45 @@ class Pool:
         Raises:
             DownstreamError: too many resources, or no such server.
         """
-        self._member(server).subscribe(uri)
+        self._member(server).telling.subscribe(uri)
 
     def unsubscribe(self, server: str, uri: str) -> None:
         """Undo one ``subscribe``, also of a server that is not configured at the moment."""
         member = self._members.get(server)
         if member is not None:
-            member.unsubscribe(uri)
+            member.telling.unsubscribe(uri)
         elif server in self._wishes:
-            self._wishes[server].remove(uri)
+            self._wishes[server].resources.remove(uri)
+
+    def watch_task(self, server: str, task: str) -> None:
+        """Hear of a task's changes, where the server can tell of them; each call needs its ``unwatch_task``.
+
+        Raises:
+            DownstreamError: too many tasks, or no such server.
+        """
+        self._member(server).telling.watch(task)
+
+    def unwatch_task(self, server: str, task: str) -> None:
+        """Undo one ``watch_task``, also of a server that is not configured at the moment."""
+        member = self._members.get(server)
+        if member is not None:
+            member.telling.unwatch(task)
+        elif server in self._wishes:
+            self._wishes[server].tasks.remove(task)
+
+    def task_news(self, listener: Callable[[TaskNews], None]) -> Callable[[], None]:
+        """Call ``listener`` when a task has changed, of whoever it is, until the result is called."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def _tasked(self, news: TaskNews) -> None:
+        for listener in tuple(self._listeners):
+            listener(news)
 
     async def subscribed(self, servers: Iterable[str]) -> None:
         """Wait until these servers have taken what was subscribed to, or have taken too long over it."""
         members = [self._members[name] for name in set(servers) if name in self._members]
-        await asyncio.gather(*(member.told() for member in members))
+        await asyncio.gather(*(member.telling.told() for member in members))
 
     async def aclose(self) -> None:
         """End all servers at once, in bounded time."""

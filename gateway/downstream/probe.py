@@ -36,7 +36,10 @@ async def probe(peer: Peer, timeout: float) -> Finding:
         DownstreamError: there is no evidence, or a modern server that speaks no version we know.
     """
     try:
-        reply = await peer.transport.request(discovery(timeout, http=peer.is_http))
+        reply = await peer.transport.request(discovery(timeout, peer))
+        if reply.error is not None and MODERN in supported_versions(reply.error):
+            # It refused the very version that it says it speaks: as with any request, once more (basic/versioning).
+            reply = await peer.transport.request(discovery(timeout, peer))
     except DownstreamError as error:
         if peer.is_http:
             if error.reason is Reason.PROTOCOL_ERROR:

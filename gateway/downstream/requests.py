@@ -5,7 +5,7 @@ Pure; the legacy dialect shares only what both eras have.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from gateway.downstream.dialect import CLIENT_INFO
@@ -14,7 +14,7 @@ from gateway.model.catalog import Definition
 from gateway.protocol import capabilities, headers, meta, methods, rawjson
 from gateway.protocol.headers import HeaderError, ParamHeader
 from gateway.protocol.rawjson import JsonError, Object, Value
-from gateway.protocol.versions import MODERN
+from gateway.protocol.versions import MODERN, Era
 
 _MAX_KNOWN: Final = 4096
 
@@ -28,6 +28,16 @@ def base_meta(version: str = MODERN) -> Object:
     }
 
 
+def list_meta(asks: Iterable[str] = ()) -> Object:
+    """Return the ``_meta`` of discovery and lists: like any of our own, with what a server's answer may depend on.
+
+    Tools that ask are left out by some for a client that cannot be asked, so ``asks`` is what some client may be; so
+    are apps for one that does not declare them (MCP Apps §Server Behavior).
+    """
+    declared = capabilities.whole(asks) | {capabilities.EXTENSIONS: dict(capabilities.GATEWAY_UI)}
+    return base_meta() | {meta.CLIENT_CAPABILITIES: declared}
+
+
 def call_meta(call: Call, token: str | None) -> Object:
     """Return what travels in ``_meta`` in both eras: the client's own keys, the trace, our progress token."""
     progress: Object = {} if token is None else {meta.PROGRESS_TOKEN: token}
@@ -37,7 +47,7 @@ def call_meta(call: Call, token: str | None) -> Object:
 def modern_meta(call: Call, token: str | None, asks: tuple[str, ...]) -> Object:
     """Return the whole ``_meta`` of a modern call: ours beats the client's."""
     level: Object = {} if call.log_level is None else {meta.LOG_LEVEL: call.log_level}
-    declared = capabilities.intersect(call.caller.capabilities, asks)
+    declared = capabilities.to_server(call.caller.capabilities, asks, call.caller.era, Era.MODERN)
     return call_meta(call, token) | base_meta() | {meta.CLIENT_CAPABILITIES: declared} | level
 
 

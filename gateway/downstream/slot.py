@@ -13,9 +13,14 @@ from typing import Final, Protocol
 
 from gateway.downstream.connection import Connection
 from gateway.downstream.health import Circuit, Restarts
+from gateway.downstream.turns import Turns
 from gateway.errors import DownstreamError, Reason
 from gateway.tasks import TaskSet
 
+MAX_HELD: Final = 256
+"""Tasks that keep a connection from being called idle; beyond, the oldest do so no longer."""
+LONGEST_HOLD: Final = 3600.0
+"""Seconds for which a task does that, whatever its server promises."""
 SHORTEST_WAIT: Final = 0.05
 LONGER_WAIT: Final = 0.5
 
@@ -33,6 +38,10 @@ class Watch(Protocol):
         """A connection ended by itself; the reason is for operators."""
 
 
+def _nobody() -> None:
+    """Tell nobody."""
+
+
 class Slot:
     """One place for a connection of one server. ``key`` names who shares it, None everybody."""
 
@@ -44,6 +53,9 @@ class Slot:
         self.last_used = time.monotonic()
         self.idle_timer: asyncio.TimerHandle | None = None
         """Set by who made the slot; ends with it."""
+        self.on_free: Callable[[], None] = _nobody
+        """Set likewise: called when a call may find a place here that had none before."""
+        self.turns = Turns(starts.server, lambda: self.on_free())
         self.crashes = Restarts(starts.server, starts.clock)
         self.circuit = Circuit(starts.server, starts.clock)
         self._make = make
@@ -54,11 +66,27 @@ class Slot:
         self._opening: asyncio.Task[None] | None = None
         self._error: DownstreamError | None = None
         self._closed = False
+        self._held: dict[str, float] = {}
 
     @property
     def connection(self) -> Connection | None:
         """The connection, where it is up."""
         return self._connection if self._connection is not None and self._connection.is_up else None
+
+    @property
+    def busy(self) -> bool:
+        """Tell whether a call runs on it, or a task that nobody may have looked at lately."""
+        return bool(self.in_flight) or any(until > time.monotonic() for until in self._held.values())
+
+    def hold(self, task: str, ttl: float | None) -> None:
+        """Keep the slot for a task that began here, as long as its server keeps the task (None: for ever)."""
+        while len(self._held) >= MAX_HELD:
+            del self._held[next(iter(self._held))]
+        self._held[task] = time.monotonic() + min(LONGEST_HOLD if ttl is None else ttl, LONGEST_HOLD)
+
+    def let_go(self, task: str) -> None:
+        """Keep it no longer for a task whose client has its result."""
+        self._held.pop(task, None)
 
     @property
     def is_opening(self) -> bool:
@@ -74,6 +102,8 @@ class Slot:
         finally:
             self.in_flight -= 1
             self.last_used = time.monotonic()
+            if not self.in_flight:
+                self.on_free()
 
     async def get(self) -> Connection:
         """Return the connection; open it where there is none, once for everybody who waits (G122).

@@ -20,8 +20,6 @@ SHORTEST_SECRET: Final = 12
 """Characters from which on a value that a server was given is masked in what it says; shorter ones are words."""
 _MASK: Final = b"***"
 
-_LONGEST_ESCAPE: Final = 10
-
 _log = get_logger("stderr")
 
 
@@ -58,7 +56,7 @@ class Stderr:
     def text(self) -> str:
         """All that is kept, line ends as they are, everything else that cannot be seen escaped."""
         lines = self._masked(bytes(self._ring)).decode("utf-8", "replace").replace("\r\n", "\n").split("\n")
-        return "\n".join(printable(line, len(line) * _LONGEST_ESCAPE) for line in lines)
+        return "\n".join(printable(line) for line in lines)
 
     def last_line(self) -> str:
         """The last line that is not blank, escaped and cut; empty where there was none."""

@@ -1,19 +1,15 @@
 """The stdio transport: JSON-RPC lines to and from one process (2026-07-28 transports/stdio; same framing before).
 
-Ids on the wire are ours, from a counter. An answer belongs to the call whose id it repeats, in value and type;
-anything else is counted and dropped. Knows no MCP method: who asks brings the words for cancelling.
+Knows lines and the process; which answer belongs to which call is the waitlist's. Knows no MCP method.
 """
 
 from __future__ import annotations
 
 import asyncio
-import itertools
 import os
 import re
 import time
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from gateway.config.servers import Server
@@ -24,12 +20,12 @@ from gateway.downstream.guardian import Guardian
 from gateway.downstream.meters import Meters, NoMeters
 from gateway.downstream.process import Process
 from gateway.downstream.stderr import Stderr
-from gateway.downstream.transport import Inbox, Reply, Request, deliver, encode_answer
+from gateway.downstream.transport import Departure, Inbox, Owed, Reply, Request
+from gateway.downstream.waitlist import Waiting, Waitlist
 from gateway.errors import DownstreamError, Reason
 from gateway.protocol import jsonrpc
-from gateway.protocol.jsonrpc import Id, Invalid, ServerFailure, ServerMessage, ServerRequest, ServerResult
+from gateway.protocol.jsonrpc import Id, Invalid
 from gateway.protocol.rawjson import JsonError
-from gateway.telemetry.text import printable
 
 WRITE_TIMEOUT = 10.0
 """Seconds a process may leave a message unread in the pipe."""
@@ -38,18 +34,8 @@ MAX_UNSENT_ASIDE: Final = 1024 * 1024
 GARBAGE_LINES: Final = 100
 GARBAGE_SECONDS: Final = 10.0
 """More than so many lines in so many seconds that are no MCP end the connection (S109)."""
-_DETAIL: Final = 80
 
 _CONTENT_LENGTH = re.compile(rb"(?i)content-length[ \t]*:[ \t]*[0-9]+[ \t]*")
-
-
-@dataclass(slots=True)
-class _Waiting:
-    """One request on its way; ``sent`` once a byte of it can have left."""
-
-    answer: asyncio.Future[Reply]
-    sent: bool = False
-    on_answer: Callable[[], None] | None = None
 
 
 class StdioTransport:
@@ -72,13 +58,11 @@ class StdioTransport:
         self._generation = generation
         self._splitter = Splitter(server.max_result)
         self._stderr = Stderr(name, given=(value.get_secret_value() for value in server.env.values()))
-        self._ids = itertools.count(1)
-        self._waiting: dict[Id, _Waiting] = {}
+        self.owed = Owed()
+        self._waitlist = Waitlist(self.owed, self._write_aside)
         self._garbage: deque[float] = deque(maxlen=GARBAGE_LINES + 1)
         self._turn = asyncio.Lock()
         self._process: Process | None = None
-        self._inbox: Inbox | None = None
-        self._end: DownstreamError | None = None
 
     @property
     def instance(self) -> str:
@@ -97,7 +81,7 @@ class StdioTransport:
         Raises:
             DownstreamError: it cannot be started; nothing is left behind.
         """
-        self._inbox = inbox
+        self._waitlist.begin(inbox)
         self._process = await processes.start(plan(self._server, os.environ), self._guardian, self)
         if self._over:
             # It misbehaved before we held it; the inbox has been told.
@@ -110,28 +94,11 @@ class StdioTransport:
             DownstreamError: ``unavailable``, ``timeout``, ``too_large`` or ``protocol_error``.
         """
         process = self._live()
-        identifier = next(self._ids)
-        waiting = _Waiting(asyncio.get_running_loop().create_future(), on_answer=request.on_answer)
-        self._waiting[identifier] = waiting
-        try:
-            async with asyncio.timeout(request.timeout):
-                await self._send(
-                    process, jsonrpc.encode_request(identifier, request.method, request.params), request, waiting
-                )
-                return await waiting.answer
-        except TimeoutError:
-            self._cancel(request, identifier, waiting)
-            raise DownstreamError(
-                Reason.TIMEOUT, f"no answer within {request.timeout:g} s", may_have_run=waiting.sent
-            ) from None
-        except asyncio.CancelledError:
-            self._cancel(request, identifier, waiting)
-            raise
-        finally:
-            del self._waiting[identifier]
-            if waiting.answer.done() and not waiting.answer.cancelled():
-                # Read here too, since an answer and a timeout may come in the same turn of the loop.
-                waiting.answer.exception()
+
+        async def send(data: bytes, waiting: Waiting) -> None:
+            await self._send(process, data, waiting.departure)
+
+        return await self._waitlist.request(request, send)
 
     async def notify(self, request: Request) -> None:
         """Send a notification.
@@ -139,57 +106,46 @@ class StdioTransport:
         Raises:
             DownstreamError: the process is gone or does not read.
         """
-        waiting = _Waiting(asyncio.get_running_loop().create_future())
-        await self._send(self._live(), jsonrpc.encode_notification(request.method, request.params), request, waiting)
+        data = jsonrpc.encode_notification(request.method, request.params)
+        await self._send(self._live(), data, Departure(request.on_sent))
 
     async def aclose(self) -> None:
         """End the process and its whole group, in at most about five seconds; calls in flight fail at once."""
-        self._inbox = None
-        self._fail(DownstreamError(Reason.UNAVAILABLE, "the connection was closed"))
+        self._waitlist.fail(DownstreamError(Reason.UNAVAILABLE, "the connection was closed"))
         if self._process is not None:
             await self._process.stop()
 
     @property
     def _over(self) -> bool:
-        return self._end is not None
+        return self._waitlist.end is not None
 
     def _live(self) -> Process:
-        if self._end is not None:
-            raise DownstreamError(self._end.reason, self._end.message)
+        if (end := self._waitlist.end) is not None:
+            raise DownstreamError(end.reason, end.message)
         if self._process is None:
             raise DownstreamError(Reason.UNAVAILABLE, "the process was not started")
         return self._process
 
-    async def _send(self, process: Process, data: bytes, request: Request, waiting: _Waiting) -> None:
+    async def _send(self, process: Process, data: bytes, departure: Departure) -> None:
         """Queue one line when it is its turn and see it taken; only one message is ever queued here."""
         try:
             async with asyncio.timeout(WRITE_TIMEOUT), self._turn:
                 await process.room()
                 # The process may have ended meanwhile; nothing was sent then.
                 self._live()
-                waiting.sent = True
-                if request.on_sent is not None:
-                    request.on_sent()
+                departure.leave()
                 process.write(data + b"\n")
                 await process.room()
         except TimeoutError:
-            raise DownstreamError(
-                Reason.TIMEOUT, "the server does not read its input", may_have_run=waiting.sent
-            ) from None
-
-    def _cancel(self, request: Request, identifier: Id, waiting: _Waiting) -> None:
-        # Cancelling the waiting coroutine has cancelled the future; done otherwise means answered.
-        answered = waiting.answer.done() and not waiting.answer.cancelled()
-        if waiting.sent and request.cancel is not None and not answered:
-            method, params = request.cancel(identifier)
-            self._write_aside(jsonrpc.encode_notification(method, params))
+            text = "the server does not read its input"
+            raise DownstreamError(Reason.TIMEOUT, text, may_have_run=departure.sent) from None
 
     def _write_aside(self, data: bytes) -> None:
         """Queue a line without waiting; dropped where the process has not read for long."""
         if self._process is None or self._over:
             return
         if self._process.unsent > MAX_UNSENT_ASIDE:
-            self._violation("answer_dropped", "does not read its input")
+            self._waitlist.violation("answer_dropped", "does not read its input")
             return
         self._process.write(data + b"\n")
 
@@ -205,7 +161,7 @@ class StdioTransport:
                     for part in jsonrpc.parts(line):
                         self._take(part)
                 case TooLong(limit):
-                    self._violation("line_too_long", f"over {limit} bytes")
+                    self._waitlist.violation("line_too_long", f"over {limit} bytes")
                     self._break(Reason.TOO_LARGE, f"the server wrote a line of over {limit} bytes")
 
     def complaint(self, data: bytes) -> None:
@@ -215,7 +171,7 @@ class StdioTransport:
 
     def ended(self, how: str) -> None:
         """The process ended, or closed a pipe."""
-        self._finish(DownstreamError(Reason.UNAVAILABLE, f"the process of {self._name} {how}"))
+        self._waitlist.finish(DownstreamError(Reason.UNAVAILABLE, f"the process of {self._name} {how}"))
 
     def _take(self, line: bytes) -> None:
         try:
@@ -224,45 +180,17 @@ class StdioTransport:
             self._garbled("not_jsonrpc", line, error.id)
         except JsonError as error:
             if _CONTENT_LENGTH.fullmatch(line):
-                self._violation("content_length", "Content-Length header")
+                self._waitlist.violation("content_length", "Content-Length header")
                 self._break(Reason.PROTOCOL_ERROR, "the server frames messages with Content-Length, not as MCP lines")
             else:
                 readable = error.reason in ("not_utf8", "lone_surrogate")
                 self._garbled("bad_json", line, jsonrpc.claimed_id(line) if readable else None)
         else:
-            self._dispatch(message)
-
-    def _dispatch(self, message: ServerMessage) -> None:
-        inbox = self._inbox
-        if inbox is None:
-            return
-        match message:
-            case ServerResult(identifier, result):
-                self._answer(identifier, Reply(result))
-            case ServerFailure(identifier, error):
-                self._answer(identifier, Reply(None, error))
-            case ServerRequest(identifier, method, params):
-                deliver(inbox.ask(method, params), lambda answer: self._write_aside(encode_answer(identifier, answer)))
-            case _:
-                inbox.notification(message.method, message.params)
-
-    def _answer(self, identifier: Id | None, reply: Reply) -> None:
-        waiting = self._waiting.get(identifier) if identifier is not None else None
-        if waiting is None or waiting.answer.done() or not waiting.sent:
-            self._violation("unknown_id", printable(str(identifier), _DETAIL))
-        else:
-            if waiting.on_answer is not None:
-                waiting.on_answer()
-            waiting.answer.set_result(reply)
+            self._waitlist.take(message)
 
     def _garbled(self, kind: str, line: bytes, identifier: Id | None) -> None:
         """Skip a line that is no message; a call that it names learns of it at once."""
-        self._violation(kind, printable(line[: _DETAIL * 4].decode("utf-8", "replace"), _DETAIL))
-        waiting = self._waiting.get(identifier) if identifier is not None else None
-        if waiting is not None and waiting.sent and not waiting.answer.done():
-            waiting.answer.set_exception(
-                DownstreamError(Reason.PROTOCOL_ERROR, "the server's answer is no valid message", may_have_run=True)
-            )
+        if self._waitlist.garbled(kind, line, identifier):
             return
         now = time.monotonic()
         self._garbage.append(now)
@@ -272,24 +200,8 @@ class StdioTransport:
                 f"the server wrote over {GARBAGE_LINES} lines that are no MCP in {GARBAGE_SECONDS:g} s",
             )
 
-    def _violation(self, kind: str, detail: str) -> None:
-        if self._inbox is not None:
-            self._inbox.violation(kind, detail)
-
     def _break(self, reason: Reason, message: str) -> None:
         """End a process that cannot be talked to; it may be flooding, so it gets no grace."""
         if self._process is not None:
             self._process.kill()
-        self._finish(DownstreamError(reason, message))
-
-    def _finish(self, end: DownstreamError) -> None:
-        self._fail(end)
-        inbox, self._inbox = self._inbox, None
-        if inbox is not None:
-            inbox.closed(end.message)
-
-    def _fail(self, end: DownstreamError) -> None:
-        self._end = self._end or end
-        for waiting in self._waiting.values():
-            if not waiting.answer.done():
-                waiting.answer.set_exception(DownstreamError(end.reason, end.message, may_have_run=waiting.sent))
+        self._waitlist.finish(DownstreamError(reason, message))

@@ -40,6 +40,21 @@ class Request:
     cancel: Callable[[Id], tuple[str, object]] | None = None
 
 
+@dataclass(slots=True)
+class Departure:
+    """Tells whether a request can have reached the server: set when its connection stands."""
+
+    on_sent: Callable[[], None] | None = None
+    sent: bool = False
+
+    def leave(self) -> None:
+        """Note that the first byte is about to go."""
+        if not self.sent:
+            self.sent = True
+            if self.on_sent is not None:
+                self.on_sent()
+
+
 @dataclass(frozen=True, slots=True)
 class Reply:
     """A server's answer: ``result`` split one level, or ``error``. ``status`` and ``headers`` for HTTP (lower case)."""
@@ -57,12 +72,35 @@ def encode_answer(identifier: Id, answer: Answer) -> bytes:
     return jsonrpc.encode_result(identifier, answer)
 
 
-def deliver(answer: Answer | Later, send: Callable[[Answer], None]) -> None:
-    """Send an answer, at once or when it is there; an answer that was given up is not sent."""
-    if isinstance(answer, asyncio.Future):
-        answer.add_done_callback(lambda later: None if later.cancelled() else send(later.result()))
-    else:
-        send(answer)
+class Owed:
+    """The answers that a server waits for, by the ids of its requests; who answers bounds their number."""
+
+    def __init__(self) -> None:
+        self._open: dict[Id, Later] = {}
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def deliver(self, identifier: Id, answer: Answer | Later, send: Callable[[Answer], None]) -> None:
+        """Send an answer, at once or when it is there; an answer that was given up is not sent."""
+        if not isinstance(answer, asyncio.Future):
+            send(answer)
+            return
+
+        def done(later: Later) -> None:
+            if self._open.get(identifier) is later:
+                del self._open[identifier]
+            if not later.cancelled():
+                send(later.result())
+
+        self._open[identifier] = answer
+        answer.add_done_callback(done)
+
+    def withdraw(self, identifier: Id) -> None:
+        """Give an answer up that its server does not want any more."""
+        later = self._open.get(identifier)
+        if later is not None:
+            later.cancel()
 
 
 class Inbox(Protocol):
@@ -86,6 +124,8 @@ class Transport(Protocol):
 
     kind: str
     """``stdio`` or ``http``."""
+
+    owed: Owed
 
     @property
     def instance(self) -> str:

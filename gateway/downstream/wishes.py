@@ -1,12 +1,13 @@
-"""Which resources of one server somebody wants to hear of, and how many do. Knows no connection."""
+"""Which resources and tasks of one server somebody wants to hear of, and how many do. Knows no connection."""
 
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass, field
 from typing import Final
 
 MAX_WISHES: Final = 1000
-"""Resources of one server that can be subscribed to at a time."""
+"""Resources of one server that can be subscribed to at a time, and likewise tasks."""
 
 
 class Full(Exception):
@@ -49,3 +50,14 @@ class Wishes:
             return False
         del self._counts[uri]
         return True
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """All that is wished for of one server."""
+
+    resources: Wishes = field(default_factory=Wishes)
+    tasks: Wishes = field(default_factory=Wishes)
+
+    def __bool__(self) -> bool:
+        return bool(len(self.resources) or len(self.tasks))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from gateway.endpoint.classify import SHOWN
+from gateway.endpoint.classify import METHOD_NOT_FOUND, SHOWN
 from gateway.endpoint.services import Moment
 from gateway.errors import RequestError
 from gateway.model.call import Call, Caller, Target, new_call_id
@@ -84,6 +84,8 @@ def build(moment: Moment, request: Request, row: Method, asked: Asked) -> Call:
         UnknownTarget: the name is unknown, hidden or held back, all alike.
         RequestError: params of the wrong shape, or a URI that several visible servers claim.
     """
+    if row.opaque:
+        return _of_extension(moment, request, draft_of(request, asked))
     params = known(request.params, row.members)
     params = {key: value for key, value in params.items() if key not in _NOT_SENT_ON}
     draft = draft_of(request, asked)
@@ -94,6 +96,19 @@ def build(moment: Moment, request: Request, row: Method, asked: Asked) -> Call:
     else:
         found = _named(moment, draft, params, _NAMED_KIND[request.method])
     return replace(draft, target=found.target, params=found.params, exposed=found.exposed, definition=found.definition)
+
+
+def _of_extension(moment: Moment, request: Request, draft: Call) -> Call:
+    """Make the call that a method of an unknown extension stands for; only ``_meta`` of its params is rebuilt.
+
+    Raises:
+        RequestError: no server or more than one can be meant, or the client may not use it: all of them alike.
+    """
+    target = moment.owner(request.method, draft.principal, draft.caller)
+    if target is None:
+        raise RequestError(codes.METHOD_NOT_FOUND, METHOD_NOT_FOUND)
+    params = {key: value for key, value in request.params.items() if key != "_meta"}
+    return replace(draft, target=target, params=params, exposed=request.method)
 
 
 def draft_of(request: Request, asked: Asked) -> Call:
@@ -196,7 +211,8 @@ def _resource_ref(moment: Moment, draft: Call, uri: str, rest: Object) -> _Found
     """Resolve a template by its text, as listed or with its server in front, and anything else as a resource."""
     principal, view = draft.principal, draft.caller.view
     for route in moment.listed(Kind.TEMPLATE, principal, view):
-        if uri in (f"{route.server}+{route.name}", moment.bare_uri(route, principal, view)):
+        forms = (f"{route.server}+{route.name}", moment.bare_uri(route, principal, view))
+        if uri in forms:
             found: tuple[Target, Definition | None] = target_of(route), route.definition
             break
     else:

@@ -15,6 +15,7 @@ from gateway.protocol.rawjson import Object, Value
 from gateway.protocol.versions import Era
 from gateway.telemetry.text import printable
 
+METHOD_NOT_FOUND = "Method not found"
 SHOWN = 128
 """Characters of a client's own name or version that a text may echo."""
 
@@ -62,14 +63,14 @@ def modern(request: Request, received: Mapping[str, str]) -> tuple[Method, Reque
 
 
 def method_of(name: str, era: Era) -> Method:
-    """Return the row of a method.
+    """Return the row of a method; whether one of an extension leads anywhere is found out with its target.
 
     Raises:
         RequestError: −32601.
     """
-    row = methods.lookup(name, era)
+    row = methods.lookup(name, era) or methods.of_extension(name)
     if row is None:
-        raise RequestError(codes.METHOD_NOT_FOUND, "Method not found")
+        raise RequestError(codes.METHOD_NOT_FOUND, METHOD_NOT_FOUND)
     return row
 
 

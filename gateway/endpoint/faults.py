@@ -2,20 +2,39 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from gateway.errors import Reason
-from gateway.model.call import Call
-from gateway.model.outcome import Failure
-from gateway.protocol import codes, methods, rawjson
+from gateway.model.call import Call, Sort
+from gateway.model.catalog import Kind
+from gateway.model.outcome import LOOK, Failure
+from gateway.protocol import capabilities, codes, methods, rawjson
 from gateway.protocol.codes import reason_code
 from gateway.protocol.jsonrpc import ErrorObject
 from gateway.protocol.rawjson import JsonError, Raw, Value
 from gateway.protocol.versions import Era
+from gateway.telemetry.text import printable
 
 GATEWAY = "gateway"
 """``data.source`` of every error that is ours and not a server's."""
 
 _OUR_HOP = frozenset({codes.HEADER_MISMATCH, codes.UNSUPPORTED_VERSION})
 _UNUSABLE = frozenset({codes.LEGACY_RESOURCE_NOT_FOUND, codes.LEGACY_URL_ELICITATION})
+
+
+_UNKNOWN: Final[dict[Sort, str]] = {Kind.TOOL: "Unknown tool", Kind.PROMPT: "Unknown prompt"}
+SHOWN = 128
+"""Characters of a name that an answer repeats."""
+
+
+def unknown(call: Call) -> ErrorObject:
+    """Return the one answer for names that are unknown, hidden or held back, all alike (S60)."""
+    what = _UNKNOWN.get(call.target.kind)
+    if what is not None:
+        return ErrorObject(codes.INVALID_PARAMS, f"{what}: {printable(call.exposed, SHOWN)}")
+    legacy = call.caller.era is Era.LEGACY
+    code = codes.LEGACY_RESOURCE_NOT_FOUND if legacy else codes.INVALID_PARAMS
+    return ErrorObject(code, "Resource not found", rawjson.raw({"uri": call.exposed}))
 
 
 def of_server(call: Call, error: ErrorObject, server_era: str) -> ErrorObject | Failure:
@@ -61,19 +80,24 @@ def _wrapped(error: ErrorObject) -> ErrorObject:
 def _protocol_error(call: Call) -> Failure:
     return Failure(
         Reason.PROTOCOL_ERROR,
-        f"Server {call.target.server} did not accept how this gateway speaks to it. The call did not run. "
-        "Its operators need to look at it.",
+        f'Server "{call.target.server}" did not accept how this gateway speaks to it. The call did not run. {LOOK}',
     )
 
 
 def _capability(call: Call, error: ErrorObject) -> ErrorObject | Failure:
     """Relay a missing capability only if it is the client that lacks it."""
-    required = _required(error.data)
+    required, withheld = _required(error.data), _withheld(call, error.data)
+    if withheld:
+        return Failure(
+            Reason.DENIED,
+            f'Server "{call.target.server}" needs the extension {", ".join(withheld)} of its client, which this '
+            "gateway does not pass on to it. The call did not run. Ask the gateway's operators about it.",
+        )
     if not required or any(name not in call.caller.capabilities for name in required):
         return error
     return Failure(
         Reason.DENIED,
-        f"Server {call.target.server} needs to ask the client ({', '.join(sorted(required))}), which this gateway's "
+        f'Server "{call.target.server}" needs to ask the client ({", ".join(sorted(required))}), which this gateway\'s '
         "config does not allow it (asks). The call did not run. Ask the gateway's operators to allow it.",
     )
 
@@ -85,3 +109,15 @@ def _required(data: Raw | None) -> set[str]:
         return set()
     named = value.get("requiredCapabilities") if isinstance(value, dict) else None
     return set(named) & {"elicitation", "sampling", "roots"} if isinstance(named, dict) else set()
+
+
+def _withheld(call: Call, data: Raw | None) -> list[str]:
+    """Return the extensions that a server misses although the client declared them: they cannot be passed on."""
+    value = rawjson.peek(data)
+    named = value.get("requiredCapabilities") if isinstance(value, dict) else None
+    wanted = capabilities.extensions_of(named) if isinstance(named, dict) else {}
+    declared = call.caller.capabilities
+    kept_back = capabilities.extensions_of(declared).keys() - capabilities.carried(
+        declared, call.caller.era, Era.MODERN
+    )
+    return sorted(wanted.keys() & kept_back)

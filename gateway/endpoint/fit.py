@@ -14,9 +14,9 @@ from uuid import uuid4
 from gateway import __version__
 from gateway.endpoint.services import Moment
 from gateway.model.call import Call
-from gateway.model.catalog import Definition, Kind
+from gateway.model.catalog import Definition
 from gateway.model.exchange import Exchange, InstanceFacts
-from gateway.protocol import meta, methods, rawjson, results, versions
+from gateway.protocol import apps, meta, methods, rawjson, results, tasks, versions
 from gateway.protocol.rawjson import JsonError, Members, Object, Raw, Value
 from gateway.protocol.versions import Era
 
@@ -44,6 +44,11 @@ def result(moment: Moment, call: Call, exchange: Exchange, members: Members) -> 
     return marked(moment, call, exchange, fitted)
 
 
+def carried(moment: Moment, call: Call, members: Members) -> Members:
+    """Return a result that travels inside another one, between a client and a server of one era."""
+    return _shown_uris(moment, call, meta.without_ours(members))
+
+
 def marked(moment: Moment, call: Call, exchange: Exchange, members: Members) -> Members:
     """Return a result with the gateway's word on who answered."""
     additions: dict[str, Value] = {meta.SERVER_INFO: IDENTITY} if call.caller.era is Era.MODERN else {}
@@ -60,12 +65,14 @@ def question(call: Call, exchange: Exchange, item: Raw) -> Raw:
     """
     members = rawjson.decode_members(item)
     params = rawjson.decode_members(members["params"]) if "params" in members else {}
-    fitted = _without_reserved(params)
+    fitted = meta.without_reserved(params)
     if call.caller.era is Era.LEGACY:
         if _mode(params) == "url" and "elicitationId" not in params:
             fitted = fitted | {"elicitationId": rawjson.raw(str(uuid4()))}
         if exchange.instance is not None:
             fitted = meta.merge(fitted, {meta.INSTANCE: {"server": exchange.instance.server}})
+        if call.task is not None:
+            fitted = tasks.relate(fitted, call.task.shown)
     if fitted is params:
         return item
     return rawjson.raw(members | {"params": rawjson.raw(fitted)})
@@ -80,7 +87,7 @@ def _instance(facts: InstanceFacts) -> Object:
 
 
 def _modern(moment: Moment, call: Call, members: Members, foreign: bool) -> Members:
-    fitted = results.with_type(_without_reserved(members) if foreign else members)
+    fitted = results.with_type(meta.without_reserved(members) if foreign else members)
     if call.method != methods.RESOURCES_READ:
         return fitted
     ttl, public = _own_hints(fitted)
@@ -101,24 +108,12 @@ def _legacy(call: Call, members: Members, foreign: bool) -> Members:
     fitted = {key: item for key, item in members.items() if not (foreign and key in _MODERN_MEMBERS)}
     fitted.pop("resultType", None)
     if foreign:
-        fitted = _without_reserved(fitted)
+        fitted = meta.without_reserved(fitted)
     if call.method == methods.TOOLS_CALL:
         fitted = _structured(call.definition, fitted)
     if call.caller.version == versions.OLDEST_LEGACY:
         fitted = _links_as_text(fitted)
     return fitted
-
-
-def _without_reserved(members: Members) -> Members:
-    own = members.get("_meta")
-    if own is None:
-        return members
-    try:
-        kept = meta.strip_reserved(rawjson.decode_members(own))
-    except JsonError:
-        kept = {}
-    rest = {key: item for key, item in members.items() if key != "_meta"}
-    return members | {"_meta": rawjson.raw(kept)} if kept else rest
 
 
 def _is_object(item: Raw) -> bool:
@@ -148,6 +143,13 @@ def _describes_object(schema: Raw) -> bool:
     except JsonError:
         return False
     return kind is not None and rawjson.is_text(kind, b'"object"')
+
+
+def modern_definition(wire: bytes, definition: Definition) -> bytes:
+    """Return a tool as 2026-07-28 knows it: whether it runs as a task is its server's choice, and not told here."""
+    if "execution" not in definition.members:
+        return wire
+    return rawjson.encode({key: item for key, item in rawjson.decode_members(wire).items() if key != "execution"})
 
 
 def legacy_definition(wire: bytes, definition: Definition) -> bytes:
@@ -235,17 +237,21 @@ def _shown_uris(moment: Moment, call: Call, members: Members) -> Members:
     if call.method == methods.RESOURCES_READ and contents is not None:
         after = _edit_items(contents, shown)
         return members if after is contents else members | {"contents": after}
+    if call.method == methods.TOOLS_CALL:
+        members = apps.rewritten(members, lambda uri: _form(moment, call, uri))
     return _edit_content(members, b'"resource', partial(_embedded, shown))
 
 
 def _shown(moment: Moment, call: Call, item: Members) -> Members:
     uri = _string(item, "uri")
-    routes = moment.catalog.by_uri.get((Kind.RESOURCE, uri), ()) if uri else ()
-    own = next((route for route in routes if route.server == call.target.server), None)
-    if own is None or len(routes) < 2:
+    if not uri or call.target.server not in moment.catalog.claims(uri):
         return item
-    form = moment.bare_uri(own, call.principal, call.caller.view)
+    form = _form(moment, call, uri)
     return item if form == uri else item | {"uri": rawjson.raw(form)}
+
+
+def _form(moment: Moment, call: Call, uri: str) -> str:
+    return moment.shown_uri(call.target.server, uri, call.principal, call.caller.view)
 
 
 def _embedded(shown: Edit, item: Members) -> Members:

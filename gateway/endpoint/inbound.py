@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -64,10 +64,10 @@ class Equipment:
         return EventStream(inbound.request, inbound.extra, kind, self.tasks, self.services.metrics)
 
 
-def exchange_for(inbound: Inbound, call: Call, stream: CallStream) -> tuple[Exchange, Outlet]:
+def exchange_for(inbound: Inbound, call: Call, stream: CallStream) -> Exchange:
     """Make a call's exchange: its notifications go onto the stream if the client can read one."""
     outlet = Outlet(stream, call.progress_token, call.log_level)
-    return (Exchange(notify=outlet.notify) if inbound.takes_streams else Exchange()), outlet
+    return Exchange(notify=outlet.notify) if inbound.takes_streams else Exchange()
 
 
 def patience(inbound: Inbound, stream: CallStream) -> AbstractContextManager[None]:
@@ -75,11 +75,21 @@ def patience(inbound: Inbound, stream: CallStream) -> AbstractContextManager[Non
     return stream.begun_when_late() if inbound.takes_streams else nullcontext()
 
 
-async def deliver(inbound: Inbound, stream: CallStream, answer: Answer) -> web.StreamResponse:
-    """Answer plainly, or as the last event if the stream has begun."""
-    if stream.started:
-        return await stream.finish(answer.body)
-    return respond(answer, inbound.extra)
+async def deliver(services: Services, inbound: Inbound, stream: CallStream, answer: Answer) -> web.StreamResponse:
+    """Answer plainly, or as the last event if the stream has begun; returns when all is written or the client gone.
+
+    Until then the answer takes one of the caller's places, as its call did.
+    """
+    with services.in_flight.answering(inbound.principal.id):
+        if stream.started:
+            return await stream.finish(answer.body)
+        response = respond(answer, inbound.extra)
+        if services.draining():
+            response.force_close()
+        with suppress(ConnectionError):
+            await response.prepare(inbound.request)
+            await response.write_eof()
+        return response
 
 
 def too_many_streams(identifier: Id | None) -> Rejection:

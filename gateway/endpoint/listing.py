@@ -15,7 +15,7 @@ from gateway.errors import RequestError
 from gateway.model.call import Caller
 from gateway.model.catalog import CAPABILITY_OF, KIND_OF_METHOD, LIST_KEY, LIST_METHOD, Kind, Listing, Route
 from gateway.model.principal import Principal
-from gateway.protocol import codes, rawjson, results
+from gateway.protocol import apps, codes, rawjson, results
 from gateway.protocol.rawjson import Members, Object
 from gateway.protocol.versions import Era
 from gateway.state.sealing import Sealer, SealError
@@ -73,9 +73,22 @@ def _wire(moment: Moment, route: Route, reader: Reader) -> bytes:
     if route.kind in (Kind.RESOURCE, Kind.TEMPLATE):
         shown = moment.bare_uri(route, reader.principal, reader.caller.view)
         wire = wire if shown == route.name else route.definition.encoded(shown)
+    wire = _with_views(moment, route, reader, wire) if route.definition.views else wire
     if route.kind is Kind.TOOL and reader.caller.era is Era.LEGACY:
         return fit.legacy_definition(wire, route.definition)
+    if route.kind is Kind.TOOL:
+        return fit.modern_definition(wire, route.definition)
     return wire
+
+
+def _with_views(moment: Moment, route: Route, reader: Reader, wire: bytes) -> bytes:
+    """Make a tool name its ``ui://`` resources as the reader can read them (MCP Apps §Resource Discovery)."""
+    shown = {
+        uri: moment.shown_uri(route.server, uri, reader.principal, reader.caller.view) for uri in route.definition.views
+    }
+    if all(form == uri for uri, form in shown.items()):
+        return wire
+    return rawjson.encode(apps.rewritten(rawjson.decode_members(wire), lambda uri: shown.get(uri, uri)))
 
 
 def hints(moment: Moment, kinds: Iterable[Kind]) -> Object:

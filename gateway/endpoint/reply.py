@@ -15,7 +15,7 @@ from gateway.endpoint.services import Moment
 from gateway.errors import Reason
 from gateway.model.call import Call
 from gateway.model.exchange import Exchange
-from gateway.model.outcome import Complete, Failure, InputRequired, Outcome, Started
+from gateway.model.outcome import LOOK, Complete, Failure, InputRequired, Outcome, Started
 from gateway.protocol import codes, jsonrpc, methods, rawjson, results
 from gateway.protocol.jsonrpc import ErrorObject
 from gateway.protocol.rawjson import Members
@@ -40,20 +40,20 @@ def of_outcome(moment: Moment, call: Call, exchange: Exchange, outcome: Outcome)
             return Answer(jsonrpc.encode_result(call.rpc_id, fit.result(moment, call, exchange, members)))
         case Failure(scopes=scopes) if scopes:
             return _insufficient_scope(call, outcome)
+        case Failure(hidden=True):
+            error = faults.unknown(call)
+            return Answer(jsonrpc.encode_error(call.rpc_id, error), codes.http_status(error.code, call.caller.era))
         case Failure(error=error):
             return refusal(call, outcome) if error is None else _server_error(moment, call, error)
         case InputRequired() | Started():
-            return refusal(call, _unfinished(call))
+            return refusal(call, unfinished(call))
     assert_never(outcome)
 
 
-def _unfinished(call: Call) -> Failure:
-    return Failure(
-        Reason.PROTOCOL_ERROR,
-        f"Server {call.target.server} answered with something this call did not offer to take. It may have run in "
-        "part. Its operators need to look at it.",
-        may_have_run=True,
-    )
+def unfinished(call: Call) -> Failure:
+    """Return what stands for an answer that this call cannot be given."""
+    what = "answered with something this call did not offer to take"
+    return Failure.by_server(call.target.server, Reason.PROTOCOL_ERROR, what, LOOK)
 
 
 def _server_error(moment: Moment, call: Call, error: ErrorObject) -> Answer:

@@ -6,7 +6,8 @@ Turns whatever a chain raises into an outcome, so that no call ends without an a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -45,15 +46,32 @@ class Ticket:
 
 
 class Running:
-    """Every call in flight at this endpoint."""
+    """Every call in flight at this endpoint, and the requests that may become one or wait for their answer's end."""
 
     def __init__(self) -> None:
         self._tickets: dict[Ticket, Principal] = {}
+        self._requests = 0
+        self._over = False
         self._idle = asyncio.Event()
         self._idle.set()
 
     def __len__(self) -> int:
         return len(self._tickets)
+
+    @contextmanager
+    def request(self) -> Iterator[None]:
+        """Have a drain wait for a request while the body serves it: what was let in is answered."""
+        self._requests += 1
+        self._idle.clear()
+        try:
+            yield
+        finally:
+            self._requests -= 1
+            self._settle()
+
+    def _settle(self) -> None:
+        if not self._tickets and not self._requests:
+            self._idle.set()
 
     async def run(self, moment: Moment, call: Call, exchange: Exchange, ticket: Ticket) -> Outcome:
         """Run a call to its outcome in the current task.
@@ -61,6 +79,8 @@ class Running:
         Raises:
             CancelledError: nobody stopped the call, so the client has gone.
         """
+        if self._over:
+            return _stopped(Reason.OVERLOADED, exchange)
         ticket.task = asyncio.current_task()
         self._tickets[ticket] = call.principal
         self._idle.clear()
@@ -73,8 +93,7 @@ class Running:
             return _stopped(ticket.reason, exchange)
         finally:
             self._tickets.pop(ticket, None)
-            if not self._tickets:
-                self._idle.set()
+            self._settle()
 
     def stop(self, reason: Reason, whose: Callable[[Principal], bool]) -> None:
         """End the calls of some principals."""
@@ -83,7 +102,7 @@ class Running:
                 ticket.stop(reason)
 
     async def drain(self, timeout: float) -> None:
-        """Wait until no call runs, at most ``timeout`` seconds, then stop those that still do.
+        """Wait until no call runs, at most ``timeout`` seconds, then stop those that still do and those that come late.
 
         A drain that is cancelled stops them at once: they are answered all the same.
         """
@@ -93,6 +112,7 @@ class Running:
         except TimeoutError:
             pass
         finally:
+            self._over = True
             for ticket in tuple(self._tickets):
                 ticket.stop(Reason.OVERLOADED)
 

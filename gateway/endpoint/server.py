@@ -97,6 +97,7 @@ class Endpoint:
         self._forget_reloads()
         self._announcements.close()
         self._updates.close()
+        self._legacy.close()
         await self._tasks.aclose()
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -136,7 +137,8 @@ class Endpoint:
         await self._charge(principal, head, source)
         inbound = Inbound(request, head, moment, principal, view, source, extra)
         if head.method == "POST":
-            return await self._post(inbound)
+            with self._running.request():
+                return await self._post(inbound)
         return await (self._legacy.get(inbound) if head.method == "GET" else self._legacy.delete(inbound))
 
     async def _authenticate(self, moment: Moment, head: Head, source: str) -> Principal:

@@ -8,13 +8,16 @@ from typing import Protocol, TypeAlias
 from gateway.auth.authenticate import Authenticator
 from gateway.auth.throttle import Throttle
 from gateway.config.root import Config, LoadedConfig
-from gateway.model.call import Call, Caller
+from gateway.model.call import Call, Caller, Target
 from gateway.model.catalog import Catalog, Kind, Route
 from gateway.model.exchange import Exchange
+from gateway.model.news import TaskNews
 from gateway.model.outcome import Outcome
 from gateway.model.principal import Principal
 from gateway.pipeline.resources import Resolved
-from gateway.policy.limits import RequestBudget
+from gateway.policy.limits import InFlight, RequestBudget
+from gateway.protocol.rawjson import Object
+from gateway.protocol.versions import Era
 from gateway.state.sealing import Sealer
 from gateway.telemetry.metrics import Metrics
 
@@ -23,6 +26,26 @@ ChangeListener: TypeAlias = Callable[[str, frozenset[Kind]], None]
 
 UpdateListener: TypeAlias = Callable[[str, str], None]
 """Takes a server's name and the URI of a resource that changed; must not block."""
+
+TaskListener: TypeAlias = Callable[[TaskNews], None]
+"""Takes a server's word on a task, of whoever it is; must not block."""
+
+
+class TaskFeed(Protocol):
+    """What servers tell of tasks."""
+
+    def task_news(self, listener: TaskListener) -> Callable[[], None]:
+        """Hear of tasks that have changed; the result ends that."""
+
+    def watch_task(self, server: str, task: str) -> None:
+        """Have a server tell of a task's changes; each call needs its ``unwatch_task``.
+
+        Raises:
+            DownstreamError: too many tasks, or no such server.
+        """
+
+    def unwatch_task(self, server: str, task: str) -> None:
+        """Undo one ``watch_task``."""
 
 
 class Moment(Protocol):
@@ -49,7 +72,16 @@ class Moment(Protocol):
         """Return where a resource URI leads."""
 
     def bare_uri(self, route: Route, principal: Principal, view: str | None) -> str:
-        """Return how a resource is shown to a principal."""
+        """Return how a listed resource or template is shown to a principal."""
+
+    def shown_uri(self, server: str, uri: str, principal: Principal, view: str | None) -> str:
+        """Return how a server's resource is shown to a principal, whether it is listed or not."""
+
+    def offers(self, era: Era, principal: Principal, view: str | None) -> Object:
+        """Return the extensions to offer to a principal's client of an era."""
+
+    def owner(self, method: str, principal: Principal, caller: Caller) -> Target | None:
+        """Return what a method of an extension is about; None where no server, or more than one, can be meant."""
 
     async def run(self, call: Call, exchange: Exchange) -> Outcome:
         """Send a call through the whole chain."""
@@ -66,6 +98,10 @@ class Services(Protocol):
     def throttle(self) -> Throttle: ...
     @property
     def budget(self) -> RequestBudget: ...
+    @property
+    def in_flight(self) -> InFlight: ...
+    @property
+    def pool(self) -> TaskFeed: ...
 
     def current(self) -> Moment:
         """Return the snapshot in force."""
@@ -78,6 +114,9 @@ class Services(Protocol):
 
     def resource_updates(self, listener: UpdateListener) -> Callable[[], None]:
         """Subscribe to changes of single resources; the result ends the subscription."""
+
+    def elicitations(self, listener: UpdateListener) -> Callable[[], None]:
+        """Subscribe to the ends of pages that people were sent to, by server and id; the result ends that."""
 
     def reloads(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Hear of every good reload; the result ends that."""

@@ -36,6 +36,10 @@ def always() -> bool:
     return True
 
 
+def nothing() -> None:
+    """Say nothing at the end."""
+
+
 class StreamCap:
     """How many streams one principal may hold open at once; a reload may change ``limit``."""
 
@@ -70,6 +74,9 @@ class CallStream(Protocol):
     def send(self, data: bytes) -> None:
         """Send one message without waiting."""
 
+    def offer(self, data: bytes) -> None:
+        """Do the same with a message that may be lost, and is where there is no room for it."""
+
     async def finish(self, data: bytes | None) -> web.StreamResponse:
         """Send the last message, if any, and end the response."""
 
@@ -100,6 +107,8 @@ class EventStream:
         self._finishing = False
         self._pump: asyncio.Task[None] | None = None
         self.still_allowed: StillAllowed = always
+        self.farewell: Callable[[], None] = nothing
+        """Called when the stream may not go on; what it sends is the stream's end."""
         self.prologue = b""
         """Events written before all others; to be set before the response begins."""
 
@@ -133,6 +142,16 @@ class EventStream:
     def send(self, data: bytes) -> None:
         """Queue one message; a client whose queue is full is dropped, and with it what was waiting."""
         self.put(sse.encode(data))
+
+    def offer(self, data: bytes) -> None:
+        """Queue one message if there is room for it: no server's notification costs its client the answer."""
+        event = sse.encode(data)
+        if self.has_room(len(event)):
+            self.put(event)
+
+    def has_room(self, size: int) -> bool:
+        """Tell whether an event of this size would not make the client count as too slow."""
+        return self._queued + size <= QUEUE_BYTES
 
     def put(self, event: bytes) -> None:
         """Queue one event as it is written, under the same bound."""
@@ -169,6 +188,7 @@ class EventStream:
     def abandon(self) -> None:
         """Forget a client that has gone."""
         self._queue.clear()
+        self._queued = 0
         self._finishing = True
         if self._pump is None:
             self._ended.set()
@@ -200,6 +220,11 @@ class EventStream:
             self._finishing = True
             self._ended.set()
 
+    def _judge(self) -> None:
+        if not self.still_allowed():
+            self.farewell()
+            self._finishing = True
+
     async def _write_all(self, response: web.StreamResponse) -> None:
         loop = asyncio.get_running_loop()
         asked = loop.time()
@@ -207,8 +232,7 @@ class EventStream:
             # A stream that is never silent is asked about as often as one that is.
             if loop.time() - asked >= HEARTBEAT:
                 asked = loop.time()
-                if not self.still_allowed():
-                    return
+                self._judge()
             while self._queue:
                 event = self._queue.popleft()
                 await response.write(event)
@@ -220,9 +244,9 @@ class EventStream:
                 async with asyncio.timeout(HEARTBEAT):
                     await self._wake.wait()
             except TimeoutError:
-                if not self.still_allowed():
-                    return
-                await response.write(sse.HEARTBEAT)
+                self._judge()
+                if not self._finishing:
+                    await response.write(sse.HEARTBEAT)
         if self._last is not None:
             await _write(response, self._last)
 

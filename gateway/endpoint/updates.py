@@ -1,7 +1,8 @@
 """Changes of single resources, as the subscribers of both eras hear of them: only those they may read, coalesced.
 
 A subscription is passed on to the server that owns the resource, and taken back when its session or stream is over.
-A server tells of its own URI; a subscriber hears the form it subscribed to, bare or ``SERVER+URI``.
+A server tells of its own URI, or of a part of it; a subscriber hears it in the form in which it subscribed, bare or
+``SERVER+URI``.
 """
 
 from __future__ import annotations
@@ -14,9 +15,14 @@ from typing import Final, TypeAlias
 from gateway.endpoint.services import Moment, Services
 from gateway.model.call import Target
 from gateway.model.principal import Principal
+from gateway.pipeline.resources import qualified
+from gateway.protocol.uris import enclosing
 
 COALESCE: Final = 0.05
 """Seconds in which further updates of a resource become one notification."""
+
+MAX_PARTS: Final = 64
+"""Notifications at a time that name parts of what was subscribed to; with more it is the whole that has changed."""
 
 Deliver = Callable[[str], None]
 """Takes a URI as the subscriber wrote it; must not block."""
@@ -36,14 +42,17 @@ class Watcher:
     due: dict[str, None] = field(default_factory=dict)
     timer: asyncio.TimerHandle | None = None
 
-    def hears(self, moment: Moment, server: str, uri: str) -> str | None:
-        """Return the subscribed form that leads to this resource for this principal, None if there is none."""
-        for form in (uri, f"{server}+{uri}"):
-            if form in self.uris:
-                target = moment.resolve_uri(form, self.principal, self.view).target
-                if target is not None and (target.server, target.name) == (server, uri):
-                    return form
+    def hears(self, moment: Moment, server: str, uri: str) -> tuple[str, str] | None:
+        """Return what this principal subscribed to that a resource is or lies within, and the resource, likewise."""
+        for each in enclosing(uri):
+            for form, part in zip(_forms(server, each), _forms(server, uri), strict=True):
+                if form in self.uris and self._reads(moment, form, (server, each)):
+                    return (form, part) if self._reads(moment, part, (server, uri)) else None
         return None
+
+    def _reads(self, moment: Moment, form: str, meant: tuple[str, str]) -> bool:
+        target = moment.resolve_uri(form, self.principal, self.view).target
+        return target is not None and (target.server, target.name) == meant
 
     def flush(self) -> None:
         """Deliver what has come together."""
@@ -51,6 +60,10 @@ class Watcher:
         due, self.due = self.due, {}
         for uri in due:
             self.deliver(uri)
+
+
+def _forms(server: str, uri: str) -> tuple[str, ...]:
+    return uri, f"{server}+{uri}", qualified(server, uri)
 
 
 class Updates:
@@ -105,9 +118,9 @@ class Updates:
     def _updated(self, server: str, uri: str) -> None:
         moment = self._services.current()
         for watcher in self._watchers:
-            form = watcher.hears(moment, server, uri) if watcher.uris else None
-            if form is None:
+            heard = watcher.hears(moment, server, uri) if watcher.uris else None
+            if heard is None:
                 continue
-            watcher.due[form] = None
+            watcher.due[heard[len(watcher.due) < MAX_PARTS]] = None
             if watcher.timer is None:
                 watcher.timer = asyncio.get_running_loop().call_later(COALESCE, watcher.flush)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import random
 import time
 from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TypeAlias
 
-from gateway.model.catalog import Definition, Kind
+from gateway.model.catalog import Definition, Kind, Route
 from gateway.model.principal import Principal
 from gateway.protocol.jsonrpc import Id
 from gateway.protocol.rawjson import Object
@@ -16,14 +18,29 @@ _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _dice = random.Random()
 
 
+class Beyond(StrEnum):
+    """What no server lists and a call can be about all the same; only ``any:`` selectors cover it."""
+
+    METHOD = "method"
+    """A method of an extension, by its name."""
+
+
+Sort: TypeAlias = Kind | Beyond
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """What a call is about, in policy terms: a server's configured name and its own name for the thing."""
 
-    kind: Kind
+    kind: Sort
     server: str
     name: str
     annotations: Object = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, route: Route) -> Target:
+        """Return what a route is about."""
+        return cls(route.kind, route.server, route.name, route.definition.annotations)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +61,18 @@ class Caller:
 
 
 @dataclass(frozen=True, slots=True)
+class TaskRef:
+    """A task that an earlier call became: its id at the server, and the one its client knows.
+
+    ``instance`` names the connection it was started on where the task ends with that, else it is "".
+    """
+
+    id: str
+    shown: str
+    instance: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Call:
     """A request to pass on.
 
@@ -51,7 +80,8 @@ class Call:
     ``meta`` the client's own ``_meta`` keys that may travel; ``definition`` the catalog's entry of the target
     (None for resources read through a template or a scheme). A call that goes on after questions carries the client's
     answers by key in ``input_responses`` (null for a question it refused to answer) and what the server gave it to
-    carry in ``request_state``, exactly as it came; ``round`` then is above 1.
+    carry in ``request_state``, exactly as it came; ``round`` then is above 1. One that is about the ``task`` an earlier
+    call became has that call's id and target, and no arguments.
     """
 
     id: str
@@ -70,10 +100,13 @@ class Call:
     input_responses: Object | None = None
     request_state: str | None = None
     round: int = 1
+    task: TaskRef | None = None
 
     @property
     def arguments(self) -> Object:
-        """The call's arguments; empty where there are none."""
+        """The call's arguments, of a method that is not known all its params; empty where there are none."""
+        if self.target.kind is Beyond.METHOD:
+            return self.params
         value = self.params.get("arguments")
         return value if isinstance(value, dict) else {}
 

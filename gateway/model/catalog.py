@@ -9,7 +9,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
-from gateway.protocol import methods, rawjson
+from gateway.protocol import apps, methods, rawjson
 from gateway.protocol.rawjson import Members, Object
 
 
@@ -60,6 +60,8 @@ class Definition:
     members: Members
     digest: str
     annotations: Object = field(default_factory=dict)
+    views: tuple[str, ...] = ()
+    """URIs of ``ui://`` resources that show a tool's results (MCP Apps §Resource Discovery)."""
 
     @classmethod
     def parse(cls, kind: Kind, item: bytes | rawjson.Raw) -> Definition:
@@ -78,7 +80,8 @@ class Definition:
             raise rawjson.JsonError(f"no_{NAME_KEY[kind]}")
         digest = hashlib.sha256(_DIGEST_TAG + rawjson.canonical_decoded(value)).hexdigest()
         members = rawjson.decode_members(text)
-        return cls(kind, name, members, digest, hints if isinstance(hints, dict) else {})
+        views = tuple(apps.references(value)) if kind is Kind.TOOL else ()
+        return cls(kind, name, members, digest, hints if isinstance(hints, dict) else {}, views)
 
     def encoded(self, name: str) -> bytes:
         """Write the definition under another name; every other member keeps its bytes and its place."""
@@ -151,6 +154,8 @@ class Catalog:
     by_name: Mapping[tuple[Kind, str], Route] = field(default_factory=dict)
     by_kind: Mapping[Kind, tuple[Route, ...]] = field(default_factory=dict)
     by_uri: Mapping[tuple[Kind, str], tuple[Route, ...]] = field(default_factory=dict)
+    by_view: Mapping[str, tuple[Route, ...]] = field(default_factory=dict)
+    """Tools by the ``ui://`` URIs in their definitions: a server need not list those resources."""
 
     @classmethod
     def of(cls, routes: Iterable[Route], held_back: Iterable[HeldBack], listings: Mapping[str, Listing]) -> Catalog:
@@ -164,6 +169,10 @@ class Catalog:
         for route in (*by_kind[Kind.RESOURCE], *by_kind[Kind.TEMPLATE]):
             key = (route.kind, route.name)
             by_uri[key] = (*by_uri.get(key, ()), route)
+        by_view: dict[str, tuple[Route, ...]] = {}
+        for route in by_kind[Kind.TOOL]:
+            for uri in route.definition.views:
+                by_view[uri] = (*by_view.get(uri, ()), route)
         return cls(
             ordered,
             tuple(held_back),
@@ -171,4 +180,10 @@ class Catalog:
             MappingProxyType(named),
             MappingProxyType(by_kind),
             MappingProxyType(by_uri),
+            MappingProxyType(by_view),
         )
+
+    def claims(self, uri: str) -> frozenset[str]:
+        """Return the servers that say a resource is theirs: they list it, or a tool of theirs is shown with it."""
+        routes = (*self.by_uri.get((Kind.RESOURCE, uri), ()), *self.by_view.get(uri, ()))
+        return frozenset(route.server for route in routes)

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from gateway.protocol.jsonrpc import ErrorObject
 from gateway.protocol.rawjson import Members, Object, Raw
 
 Notify: TypeAlias = Callable[[str, Members], None]
@@ -23,6 +24,10 @@ def discard(method: str, params: Members) -> None:
 
 def nothing() -> None:
     """Give up nothing."""
+
+
+def keep_asking(key: str) -> None:
+    """Take back no question."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +49,9 @@ class Exchange:
     ``notify`` carries progress (with the client's own token) and log messages to the call's own stream.
     ``ask`` is there where the client can be asked while its call runs; without it questions are the call's outcome.
     ``abandon`` gives up a request that waits, open at its server, for answers that will not come.
+    ``withdraw`` takes a question back, by its key, that the client is being asked and the server does not ask any more.
+    ``refusals`` are the errors that a client answered its questions with, by key: words of its own for "no answer".
+    ``repeated`` is set where the outcome is no news: another request has told of the call's end, or will.
     ``dispatched`` is set just before the first byte can reach the server: the truth behind ``mayHaveRun``.
     Times are monotonic seconds.
     """
@@ -51,6 +59,9 @@ class Exchange:
     notify: Notify = discard
     ask: Ask | None = None
     abandon: Callable[[], None] = nothing
+    withdraw: Callable[[str], None] = keep_asking
+    refusals: dict[str, ErrorObject] = field(default_factory=dict)
+    repeated: bool = False
     started: float = field(default_factory=time.monotonic)
     dispatched: bool = False
     dispatched_at: float = 0.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from gateway.errors import DownstreamError, Reason
 from gateway.protocol.jsonrpc import ErrorObject
@@ -22,13 +22,15 @@ class InputRequired:
     """The server needs answers from the client first: its requests by key, and its own opaque state.
 
     ``held``: a request that is open here waits with it, so that ``state`` means something to this process alone.
-    ``answered`` are questions the gateway answered itself: they are no longer in ``requests``.
+    ``answered`` are questions the gateway answered itself: they are no longer in ``requests``. ``extra`` is what
+    else the result held, for a client that gets it as a result.
     """
 
     requests: dict[str, Raw]
     state: str | None
     held: bool = False
     answered: Object = field(default_factory=dict)
+    extra: Members = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,11 @@ class Started:
     """The server runs the call as a task and returned its handle."""
 
     result: Members
+
+
+CHECK: Final = "Check its effect before you try again."
+LOOK: Final = "Its operators need to look at it."
+"""What to do about a call that stopped half-way: the caller, or those who run its server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +53,7 @@ class Failure:
     ``reason`` and ``text`` says what happened, whether it may have run and what to do next.
     ``detail`` goes to log and audit alone. ``scopes`` are all those the caller lacks where only they are missing:
     such a call is answered with 403, so that the client can ask its authorization server for them.
+    ``hidden``: what was called must not be, and the answer is that of a name that does not exist (S60).
     """
 
     reason: Reason
@@ -55,6 +63,12 @@ class Failure:
     error: ErrorObject | None = None
     detail: str = ""
     scopes: frozenset[str] = frozenset()
+    hidden: bool = False
+
+    @classmethod
+    def by_server(cls, server: str, reason: Reason, what: str, then: str = CHECK) -> Failure:
+        """Make the failure of a call that stops half-way for what its server did; ``then`` says what to do next."""
+        return cls(reason, f'Server "{server}" {what}. The call may have run in part. {then}', may_have_run=True)
 
     @classmethod
     def of(cls, error: DownstreamError) -> Failure:

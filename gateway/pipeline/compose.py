@@ -15,6 +15,7 @@ from gateway.pipeline.observe import Observe
 from gateway.pipeline.record import Record
 from gateway.pipeline.rounds import Rounds, Terms
 from gateway.pipeline.seal import Seal
+from gateway.pipeline.tasks import TaskQuestions
 from gateway.policy.engine import Engine
 from gateway.policy.limits import InFlight, Limiter
 from gateway.telemetry.metrics import Metrics
@@ -35,7 +36,7 @@ class Ingredients:
 
 
 def compose(parts: Ingredients) -> Chain:
-    """Return the chain: observe, record, authorize, limit, guard, seal, rounds, dispatch, outermost first."""
+    """Return the chain: observe, record, authorize, limit, guard, seal, rounds, tasks, dispatch, outermost first."""
     return Chain(
         [
             Observe(parts.metrics),
@@ -45,6 +46,7 @@ def compose(parts: Ingredients) -> Chain:
             Guard(parts.pin_state),
             Seal(parts.account),
             Rounds(parts.account, parts.terms, parts.pin_state),
+            TaskQuestions(),
         ],
         Dispatch(parts.servers),
     )

@@ -1,13 +1,12 @@
-"""The end of the chain: hands the call to the pool. What a server may not answer here becomes a protocol error."""
+"""The end of the chain: hands the call to the pool."""
 
 from __future__ import annotations
 
 from typing import Final, Protocol
 
-from gateway.errors import Reason
 from gateway.model.call import Call
 from gateway.model.exchange import Exchange
-from gateway.model.outcome import Complete, Failure, Outcome, Started
+from gateway.model.outcome import Complete, Outcome
 from gateway.pipeline.interceptor import Passage
 from gateway.protocol import methods, rawjson
 
@@ -32,14 +31,4 @@ class Dispatch:
     async def __call__(self, call: Call, passage: Passage) -> Outcome:
         if call.method in _HELD_BY_THE_ENDPOINT:
             return Complete({"resultType": rawjson.raw("complete")})
-        outcome = await self._servers.call(call, passage.exchange)
-        return _unasked(call) if isinstance(outcome, Started) else outcome
-
-
-def _unasked(call: Call) -> Failure:
-    return Failure(
-        Reason.PROTOCOL_ERROR,
-        f"Server {call.target.server} started a task that nobody asked for. The call may have run in part. "
-        "Its operators need to look at it.",
-        may_have_run=True,
-    )
+        return await self._servers.call(call, passage.exchange)

@@ -1,7 +1,8 @@
 """Charges every limit that applies to a call, all or nothing, and frees what it held when the call ends.
 
 A call is charged once, however many rounds it takes: with its server's questions the client gets a pass for the next
-one. A pass is good once, so a state that is sent again is charged like a new call.
+one. A pass is good once, so a state that is sent again is charged like a new call. What is asked about a task belongs
+to the call that it began as.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Limit:
 
     async def _charged(self, call: Call, passage: Passage, call_next: CallNext) -> Outcome:
         limits = passage.decision.limits if passage.decision is not None else ()
-        if not limits:
+        if not limits or call.task is not None:
             return await call_next(call, passage)
         if call.round > 1 and await self._limiter.use_pass(call.id, call.round):
             limits = tuple(limit for limit in limits if limit.allowance is None)

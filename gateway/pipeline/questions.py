@@ -71,17 +71,19 @@ def of_url_error(call: Call, failure: Failure, asks: Collection[str]) -> Outcome
         return failure
     requests = {
         f"url-{number}": rawjson.raw({"method": methods.ELICIT, "params": params})
-        for number, params in enumerate(_elicitations(failure), 1)
+        for number, params in enumerate(pages_of(failure), 1)
     }
     judged = judge(requests, call.caller.capabilities)
     return InputRequired(requests, None) if judged.open and not judged.answered else failure
 
 
-def _elicitations(failure: Failure) -> list[Value]:
+def pages_of(failure: Failure) -> list[Object]:
+    """Return what that error asks for; nothing where any of it is no page."""
     data = rawjson.peek(failure.error.data) if failure.error is not None else None
     listed = data.get("elicitations") if isinstance(data, dict) else None
     pages = listed if isinstance(listed, list) else []
-    return pages if all(isinstance(page, dict) and page.get("mode") == "url" for page in pages) else []
+    read = [page for page in pages if isinstance(page, dict) and page.get("mode") == "url"]
+    return read if len(read) == len(pages) else []
 
 
 def methods_of(requests: Iterable[Raw]) -> str:

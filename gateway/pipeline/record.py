@@ -1,6 +1,7 @@
 """Writes how a call ended, whatever happens: ``call.end`` for one that was dispatched, else ``call.denied``.
 
-One that waits for its client's answers has not ended: it gets a ``call.round``.
+One that waits for its client's answers has not ended: it gets a ``call.round``. So does each request about the task
+that a call became, after that call's own end, and one that comes again for an outcome whose record is written already.
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ class Record:
             entry = record.call_denied(described, ending)
         elif isinstance(outcome, InputRequired):
             entry = record.call_round(described, ending, held=outcome.held)
+        elif call.task is not None or passage.exchange.repeated:
+            entry = record.call_round(described, ending, held=False)
         else:
             entry = record.call_end(described, ending)
         try:

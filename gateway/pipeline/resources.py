@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from gateway.model.call import Target
 from gateway.model.catalog import Catalog, Definition, Kind
+from gateway.model.naming import slug
+from gateway.protocol import apps
 
 _EXPRESSION = re.compile(r"\{([+#./;?&]?)([^{}]*)\}")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
@@ -28,7 +30,7 @@ NOWHERE = Resolved(None)
 
 
 def resolve(catalog: Catalog, servers: Iterable[str], uri: str, visible: Callable[[Target], bool]) -> Resolved:
-    """Find the one visible server that serves ``uri``; ``SERVER+URI`` is always accepted.
+    """Find the one visible server that serves ``uri``; one that is ``qualified`` is always accepted.
 
     ``visible`` judges a resource target, as for a read of that URI.
     """
@@ -40,7 +42,12 @@ def resolve(catalog: Catalog, servers: Iterable[str], uri: str, visible: Callabl
         if own != uri and _SCHEME.match(own):
             target = Target(Kind.RESOURCE, server, own)
             return Resolved(target, _listed(catalog, server, own)) if visible(target) else NOWHERE
-    for candidates in (_listing(catalog, uri), _by_template(catalog, uri), _by_scheme(catalog, uri)):
+        shown = apps.unqualified(slug(server), uri)
+        if shown is not None:
+            # Before what others list under just this name: nobody takes another server's views.
+            target = Target(Kind.RESOURCE, server, shown)
+            return Resolved(target, _listed(catalog, server, shown)) if visible(target) else NOWHERE
+    for candidates in (catalog.claims(uri), _by_template(catalog, uri), _by_scheme(catalog, uri)):
         found = [name for name in names if name in candidates and visible(Target(Kind.RESOURCE, name, uri))]
         if len(found) == 1:
             return Resolved(Target(Kind.RESOURCE, found[0], uri), _listed(catalog, found[0], uri))
@@ -49,8 +56,15 @@ def resolve(catalog: Catalog, servers: Iterable[str], uri: str, visible: Callabl
     return NOWHERE
 
 
-def _listing(catalog: Catalog, uri: str) -> set[str]:
-    return {route.server for route in catalog.by_uri.get((Kind.RESOURCE, uri), ())}
+def qualified(server: str, uri: str) -> str:
+    """Return a URI with its server's name: in front, or for the views of MCP Apps, which keep their scheme, within."""
+    return apps.qualified(slug(server), uri) if uri.startswith(apps.SCHEME) else f"{server}+{uri}"
+
+
+def shown(catalog: Catalog, server: str, uri: str, visible: Callable[[Target], bool]) -> str:
+    """Return how a server's resource is shown: bare, unless that would lead to another visible server or to several."""
+    others = catalog.claims(uri) - {server}
+    return qualified(server, uri) if any(visible(Target(Kind.RESOURCE, other, uri)) for other in others) else uri
 
 
 def _listed(catalog: Catalog, server: str, uri: str) -> Definition | None:
@@ -69,7 +83,9 @@ def _by_scheme(catalog: Catalog, uri: str) -> set[str]:
         return set()
     prefix = scheme[0].lower()
     routes = (*catalog.by_kind.get(Kind.RESOURCE, ()), *catalog.by_kind.get(Kind.TEMPLATE, ()))
-    return {route.server for route in routes if route.name.lower().startswith(prefix)}
+    views = catalog.by_view.values() if apps.SCHEME.startswith(prefix) else ()
+    found = {route.server for route in routes if route.name.lower().startswith(prefix)}
+    return found | {route.server for tools in views for route in tools}
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from gateway.audit.record import Ending
 from gateway.config.servers import Server
 from gateway.errors import AuditUnavailable, Reason
 from gateway.model.call import Call
-from gateway.model.outcome import Failure, InputRequired, Outcome
+from gateway.model.outcome import LOOK, Failure, InputRequired, Outcome
 from gateway.pipeline import questions
 from gateway.pipeline.account import Account
 from gateway.pipeline.interceptor import CallNext, Passage
@@ -158,37 +158,20 @@ def _is_for_client(call: Call, asked: InputRequired) -> bool:
 
 
 def _too_many(call: Call) -> Failure:
-    return Failure(
-        Reason.PROTOCOL_ERROR,
-        f"Server {call.target.server} asked more than {questions.MAX_QUESTIONS} questions at once. The call may have "
-        "run in part. Its operators need to look at it.",
-        may_have_run=True,
-    )
+    what = f"asked more than {questions.MAX_QUESTIONS} questions at once"
+    return Failure.by_server(call.target.server, Reason.PROTOCOL_ERROR, what, LOOK)
 
 
 def _too_often(call: Call) -> Failure:
-    return Failure(
-        Reason.PROTOCOL_ERROR,
-        f"Server {call.target.server} asked for input more than {MAX_ROUNDS} times. The call may have run in part. "
-        "Its operators need to look at it.",
-        may_have_run=True,
-    )
+    what = f"asked for input more than {MAX_ROUNDS} times"
+    return Failure.by_server(call.target.server, Reason.PROTOCOL_ERROR, what, LOOK)
 
 
 def _unanswered(call: Call) -> Failure:
-    return Failure(
-        Reason.TIMEOUT,
-        f"Server {call.target.server} asked a question that was not answered in time. The call may have run in part: "
-        "check its effect before you try again.",
-        may_have_run=True,
-    )
+    return Failure.by_server(call.target.server, Reason.TIMEOUT, "asked a question that was not answered in time")
 
 
 def _refused(call: Call, asked: InputRequired) -> Failure:
-    what = questions.methods_of(asked.requests.values()) or "its questions"
-    return Failure(
-        Reason.CANCELLED,
-        f"Server {call.target.server} needs an answer that the client did not give ({what}). The call may have run in "
-        "part: check its effect before you try again.",
-        may_have_run=True,
-    )
+    wanted = questions.methods_of(asked.requests.values()) or "its questions"
+    what = f"needs an answer that the client did not give ({wanted})"
+    return Failure.by_server(call.target.server, Reason.CANCELLED, what)

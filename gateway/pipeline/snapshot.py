@@ -11,15 +11,17 @@ from typing import Final, TypeAlias
 
 from gateway.auth.authenticate import Authenticator
 from gateway.config.root import Config, LoadedConfig
-from gateway.model.call import Call, Target
+from gateway.model.call import Call, Caller, Sort, Target
 from gateway.model.catalog import Catalog, Kind, Route
 from gateway.model.exchange import Exchange
 from gateway.model.outcome import Outcome
 from gateway.model.principal import Principal
-from gateway.pipeline import resources
+from gateway.pipeline import extensions, resources
 from gateway.pipeline.interceptor import Chain
 from gateway.pipeline.resources import Resolved
 from gateway.policy.engine import Engine
+from gateway.protocol.rawjson import Object
+from gateway.protocol.versions import Era
 
 _Key: TypeAlias = tuple[Kind, str, frozenset[str], frozenset[str], str | None]
 _LIST_SECONDS: Final = 1.0
@@ -56,7 +58,8 @@ class Lists:
 class Snapshot:
     """Config, catalog, policies and chain of one moment.
 
-    ``digest`` names the moment: pages of one list walk belong to the same one.
+    ``digest`` names the moment: pages of one list walk belong to the same one. ``withheld`` are servers of which
+    nothing may be reached, listed or not.
     """
 
     loaded: LoadedConfig
@@ -65,6 +68,7 @@ class Snapshot:
     authenticator: Authenticator
     chain: Chain
     digest: str = ""
+    withheld: frozenset[str] = frozenset()
     lists: Lists = field(default_factory=Lists, compare=False)
 
     @property
@@ -89,8 +93,19 @@ class Snapshot:
         route = self.catalog.by_name.get((kind, exposed))
         return route if route is not None and self.sees(principal, view, target_of(route)) else None
 
-    def hidden(self, kind: Kind, exposed: str) -> Target | None:
+    def offers(self, era: Era, principal: Principal, view: str | None) -> Object:
+        """Return the extensions to offer to a principal's client of an era."""
+        return extensions.offered(self.catalog, era, partial(self.sees, principal, view))
+
+    def owner(self, method: str, principal: Principal, caller: Caller) -> Target | None:
+        """Return what a method of an extension is about; None where no server, or more than one, can be meant."""
+        visible = partial(self.sees, principal, caller.view)
+        return extensions.owner(self.catalog, method, caller.capabilities, caller.era, visible)
+
+    def hidden(self, kind: Sort, exposed: str) -> Target | None:
         """Return what an exposed name or a listed URI stands for, whoever asks: for the operator's log alone."""
+        if not isinstance(kind, Kind):
+            return None
         route = self.catalog.by_name.get((kind, exposed))
         found = (route,) if route is not None else self.catalog.by_uri.get((kind, exposed), ())
         return target_of(found[0]) if found else None
@@ -98,13 +113,20 @@ class Snapshot:
     def resolve_uri(self, uri: str, principal: Principal, view: str | None) -> Resolved:
         """Return where a resource URI leads for this principal."""
         visible = partial(self.sees, principal, view)
-        return resources.resolve(self.catalog, self.config.servers, uri, visible)
+        servers = [name for name in self.config.servers if name not in self.withheld]
+        return resources.resolve(self.catalog, servers, uri, visible)
 
     def bare_uri(self, route: Route, principal: Principal, view: str | None) -> str:
-        """Return how a resource or template is shown: bare, or ``SERVER+URI`` where several visible servers list it."""
+        """Return how a resource or template is shown: bare, or with its server where several visible ones have it."""
+        if route.kind is Kind.RESOURCE:
+            return self.shown_uri(route.server, route.name, principal, view)
         rivals = self.catalog.by_uri.get((route.kind, route.name), ())
         seen = [rival for rival in rivals if self.sees(principal, view, target_of(rival))]
-        return route.name if len(seen) < 2 else f"{route.server}+{route.name}"
+        return route.name if len(seen) < 2 else resources.qualified(route.server, route.name)
+
+    def shown_uri(self, server: str, uri: str, principal: Principal, view: str | None) -> str:
+        """Return how a server's resource is shown to a principal, whether it is listed or not."""
+        return resources.shown(self.catalog, server, uri, partial(self.sees, principal, view))
 
     async def run(self, call: Call, exchange: Exchange) -> Outcome:
         """Send a call through the chain."""
@@ -113,7 +135,7 @@ class Snapshot:
 
 def target_of(route: Route) -> Target:
     """Return what a route is about, in policy terms."""
-    return Target(route.kind, route.server, route.name, route.definition.annotations)
+    return Target.of(route)
 
 
 def snapshot_digest(config_digest: str, catalog: Catalog) -> str:

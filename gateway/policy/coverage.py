@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Collection, Iterator
 
 from gateway.errors import Problem
-from gateway.model.call import Target
+from gateway.model.call import Beyond, Target
 from gateway.model.catalog import Kind
 from gateway.model.principal import Principal
 from gateway.policy.engine import Engine
@@ -49,7 +49,9 @@ def _may_match(selector: Selector, targets: Collection[Target], unlisted: Collec
     for target in targets:
         if selector.matches(target):
             return True
-        # What a template expands to is only known when it is read.
+        # What methods an extension has is not known, what a template expands to only when it is read.
+        if target.kind is Beyond.METHOD and target.kind in selector.kinds and selector.server(target.server):
+            return True
         if target.kind is Kind.TEMPLATE and Kind.RESOURCE in selector.kinds and selector.server(target.server):
             return True
     return False
@@ -57,6 +59,6 @@ def _may_match(selector: Selector, targets: Collection[Target], unlisted: Collec
 
 def _nearest(selector: Selector, targets: Collection[Target]) -> str:
     wanted = selector.text.partition(":")[2] if selector.kinds == {Kind.PROMPT} else selector.text
-    known = {f"{target.server}/{target.name}" for target in targets if target.kind in selector.kinds}
+    known = {f"{target.server}/{target.name}" for target in targets if target.kind in selector.kinds and target.name}
     close = difflib.get_close_matches(wanted, known, n=1)
     return f"did you mean {close[0]}?" if close else ""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Final, Literal, TypeAlias, assert_never
@@ -150,7 +151,10 @@ class RequestBudget:
 
 
 class InFlight:
-    """``limits.in_flight``: calls of one principal at once. Nothing waits: one too many is refused (S86)."""
+    """``limits.in_flight``: calls of one principal at once. Nothing waits: one too many is refused (S86).
+
+    An answer that its client has not taken yet counts like a call, so that nobody can pile answers up.
+    """
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -172,6 +176,15 @@ class InFlight:
         if principal_id not in self._counts:
             raise RuntimeError("released a place that was not taken")
         _count_down(self._counts, principal_id)
+
+    @contextmanager
+    def answering(self, principal_id: str) -> Iterator[None]:
+        """Hold a place while the body writes an answer; it is not refused, but calls are while too many are held."""
+        self._counts[principal_id] = self.count(principal_id) + 1
+        try:
+            yield
+        finally:
+            _count_down(self._counts, principal_id)
 
     def count(self, principal_id: str) -> int:
         """Return how many places a principal holds."""

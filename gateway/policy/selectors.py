@@ -11,19 +11,19 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from gateway.model.call import Target
+from gateway.model.call import Beyond, Sort, Target
 from gateway.model.catalog import Kind
 
 Matcher: TypeAlias = Callable[[str], bool]
 
 MAX_SELECTOR: Final = 1024
 """Characters a selector may have."""
-_PREFIXES: Final = {
+_PREFIXES: Final[dict[str, frozenset[Sort]]] = {
     "prompt:": frozenset({Kind.PROMPT}),
     "resource:": frozenset({Kind.RESOURCE, Kind.TEMPLATE}),
-    "any:": frozenset(Kind),
+    "any:": frozenset((*Kind, *Beyond)),
 }
-_TOOLS: Final = frozenset({Kind.TOOL})
+_TOOLS: Final[frozenset[Sort]] = frozenset({Kind.TOOL})
 _URI_KINDS: Final = frozenset({Kind.RESOURCE, Kind.TEMPLATE})
 _STAR: Final = 0
 _DOUBLE_STAR: Final = 1
@@ -38,7 +38,7 @@ class Selector:
     """One compiled selector."""
 
     text: str
-    kinds: frozenset[Kind]
+    kinds: frozenset[Sort]
     server: Matcher
     name: Matcher
     uri: Matcher

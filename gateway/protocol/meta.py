@@ -131,7 +131,11 @@ def _token(meta: Object) -> Id | None:
 
 
 def _trace(meta: Object) -> dict[str, str]:
-    """Keep a well-formed W3C trace context; ``baggage`` is dropped, since it can carry anything."""
+    """Keep a well-formed W3C trace context (basic/index §OpenTelemetry trace context; S71).
+
+    ``baggage`` is dropped in both directions: it can carry anything, and here it would cross into another's hands
+    (W3C Baggage §Privacy Considerations).
+    """
     parent, state = meta.get("traceparent"), meta.get("tracestate")
     if not isinstance(parent, str) or _TRACEPARENT.fullmatch(parent) is None:
         return {}
@@ -141,8 +145,29 @@ def _trace(meta: Object) -> dict[str, str]:
 
 
 def strip_reserved(meta: Members, keep: frozenset[str] = frozenset()) -> Members:
-    """Drop reserved keys and ours from ``_meta`` of a server, but for those in ``keep``."""
-    return {key: item for key, item in meta.items() if key in keep or not _consumed(key)}
+    """Drop reserved keys and ours from ``_meta`` of a server, but for those in ``keep`` and a valid trace context."""
+    trace = _trace({key: rawjson.peek(meta[key]) for key in TRACE_KEYS if key in meta})
+    return {key: item for key, item in meta.items() if key in keep or key in trace or not _consumed(key)}
+
+
+def without_reserved(members: Members) -> Members:
+    """Drop from a server's params or result what its ``_meta`` holds for its own hop alone; an unreadable one goes."""
+    own = members.get("_meta")
+    if own is None:
+        return members
+    try:
+        kept = strip_reserved(rawjson.decode_members(own))
+    except rawjson.JsonError:
+        kept = {}
+    rest = {key: item for key, item in members.items() if key != "_meta"}
+    return members | {"_meta": rawjson.raw(kept)} if kept else rest
+
+
+def is_logged(level: object, asked: object) -> bool:
+    """Tell whether a message of this level reaches a request that asked for logs from a level on."""
+    if level not in LOG_LEVELS or asked not in LOG_LEVELS:
+        return False
+    return LOG_LEVELS.index(str(level)) >= LOG_LEVELS.index(str(asked))
 
 
 def without_ours(result: Members) -> Members:

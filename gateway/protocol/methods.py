@@ -5,6 +5,7 @@ Both directions read it, so that what the endpoint accepts and what a dialect se
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -27,6 +28,12 @@ INITIALIZE: Final = "initialize"
 PING: Final = "ping"
 SET_LEVEL: Final = "logging/setLevel"
 
+TASKS_GET: Final = "tasks/get"
+TASKS_UPDATE: Final = "tasks/update"
+TASKS_CANCEL: Final = "tasks/cancel"
+TASKS_RESULT: Final = "tasks/result"
+TASKS_LIST: Final = "tasks/list"
+
 ELICIT: Final = "elicitation/create"
 SAMPLE: Final = "sampling/createMessage"
 ROOTS: Final = "roots/list"
@@ -42,14 +49,17 @@ RESOURCE_UPDATED: Final = "notifications/resources/updated"
 ELICITED: Final = "notifications/elicitation/complete"
 ROOTS_CHANGED: Final = "notifications/roots/list_changed"
 ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
+TASK_CHANGED: Final = "notifications/tasks"
+TASK_STATUS: Final = "notifications/tasks/status"
 
 
 class Role(StrEnum):
-    """How the gateway serves a method: itself, from the catalog, or by passing it on."""
+    """How the gateway serves a method: itself, from the catalog, by passing it on, or as part of an earlier call."""
 
     LOCAL = "local"
     LIST = "list"
     CALL = "call"
+    TASK = "task"
 
 
 _BOTH = frozenset(Era)
@@ -72,10 +82,14 @@ class Method:
     members: tuple[str, ...] = ()
     cacheable: bool = False
     may_ask: bool = False
+    opaque: bool = False
+    """Of an extension that the gateway does not know: all of ``params`` goes on as it is."""
 
 
+INPUT_REQUESTS: Final = "inputRequests"
 INPUT_RESPONSES: Final = "inputResponses"
 REQUEST_STATE: Final = "requestState"
+TASK_ID: Final = "taskId"
 _INPUT = (INPUT_RESPONSES, REQUEST_STATE)
 
 METHODS: Final[dict[str, Method]] = {
@@ -96,9 +110,38 @@ METHODS: Final[dict[str, Method]] = {
         Method(SET_LEVEL, Role.LOCAL, _LEGACY, None, ("level",)),
         Method(RESOURCES_SUBSCRIBE, Role.LOCAL, _LEGACY, None, ("uri",)),
         Method(RESOURCES_UNSUBSCRIBE, Role.LOCAL, _LEGACY, None, ("uri",)),
+        Method(TASKS_GET, Role.TASK, _BOTH, TASK_ID, (TASK_ID,)),
+        Method(TASKS_CANCEL, Role.TASK, _BOTH, TASK_ID, (TASK_ID,)),
+        Method(TASKS_UPDATE, Role.TASK, _MODERN, TASK_ID, (TASK_ID, INPUT_RESPONSES)),
+        Method(TASKS_RESULT, Role.TASK, _LEGACY, TASK_ID, (TASK_ID,)),
+        Method(TASKS_LIST, Role.TASK, _LEGACY, None, ("cursor",)),
     )
 }
 """Every request method a client may send, by name."""
+
+
+_CORE: Final = frozenset(
+    {
+        *("tools", "prompts", "resources", "completion", "logging", "server", "subscriptions", "notifications"),
+        *("elicitation", "sampling", "roots", "tasks", "initialize", "initialized", "ping", "rpc"),
+        *("progress", "message", "cancelled"),
+    }
+)
+"""First words of the methods of every version of the specification: none of an extension that is not known here."""
+_NAME: Final = re.compile(r"[A-Za-z0-9$_.:/-]{1,128}")
+"""What can stand in a header too."""
+
+
+def is_core(name: str) -> bool:
+    """Tell whether a method's or notification's name belongs to the specification, in whichever version and case."""
+    return re.split(r"[/.]", name.lower().removeprefix("notifications/"), maxsplit=1)[0] in _CORE
+
+
+def of_extension(name: str) -> Method | None:
+    """Return the row of a request method that only an extension can have; None for what is or was the core's own."""
+    if _NAME.fullmatch(name) is None or is_core(name) or name.startswith("notifications/"):
+        return None
+    return Method(name, Role.CALL, _BOTH, opaque=True)
 
 
 def lookup(name: str, era: Era) -> Method | None:

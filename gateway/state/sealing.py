@@ -80,7 +80,20 @@ class Sealer:
     def seal(self, purpose: str, payload: bytes, context: bytes, ttl: float | None = None) -> str:
         """Return a token that opens with the same purpose and context, for ``ttl`` seconds (None: for ever)."""
         expires = _NEVER if ttl is None else max(int((self._clock() + ttl) * 1000), 1)
-        head = _VERSION + self._first.id + secrets.token_bytes(_NONCE_BYTES)
+        return self._sealed(purpose, payload, context, secrets.token_bytes(_NONCE_BYTES), expires)
+
+    def seal_alike(self, purpose: str, payload: bytes, context: bytes) -> str:
+        """Return a token without expiry that is the same one for the same payload, purpose and context.
+
+        Its random bytes are a keyed hash of all three, so that no two different payloads share them (as in SIV modes).
+        """
+        name = purpose.encode("utf-8")
+        parts = [len(part).to_bytes(4, "big") + part for part in (b"nonce", name, context, payload)]
+        nonce = hmac.digest(self._first.hashing, b"".join(parts), "sha256")[:_NONCE_BYTES]
+        return self._sealed(purpose, payload, context, nonce, _NEVER)
+
+    def _sealed(self, purpose: str, payload: bytes, context: bytes, nonce_bytes: bytes, expires: int) -> str:
+        head = _VERSION + self._first.id + nonce_bytes
         cipher, nonce = _cipher(self._first, head)
         body = cipher.encrypt(nonce, expires.to_bytes(_EXPIRY_BYTES, "big") + payload, _bound(head, purpose, context))
         return base64.urlsafe_b64encode(head + body).rstrip(b"=").decode("ascii")

@@ -34,17 +34,17 @@ _INVISIBLE: Final = frozenset(
 _SHORT: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
-def printable(text: str, limit: int) -> str:
+def printable(text: str, limit: int | None = None) -> str:
     """Escape what cannot be seen (controls, line separators, bidi and zero-width characters, lone surrogates).
 
-    The result has at most ``limit`` characters, the last one ``…`` where something was cut. An already printable
-    text within the limit comes back as it is; a backslash stays single, so the escapes are for reading only.
+    The result has at most ``limit`` characters, if one is given, the last one ``…`` where something was cut. An already
+    printable text within the limit comes back as it is; a backslash stays single, so the escapes are for reading only.
     """
     # No character becomes shorter, so a longer text than this is cut anyway; a megabyte costs no more than a line.
-    head = text[: limit + 1]
+    head = text if limit is None else text[: limit + 1]
     if not _is_plain(head):
         head = "".join(char if _is_visible(char) else _escaped(char) for char in head)
-    return head if len(head) <= limit else head[: max(limit - 1, 0)] + ELLIPSIS[:limit]
+    return head if limit is None or len(head) <= limit else head[: max(limit - 1, 0)] + ELLIPSIS[:limit]
 
 
 def cut_bytes(text: str, size: int) -> str:

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.bench import chaos, leaks, lifecycle, pressure
+from tests.bench import chaos, crossed, leaks, lifecycle, pressure
 from tests.kit import wire
 from tests.kit.gateway import ROOT, Gateway, Json, running_in, serving
 
@@ -50,6 +50,7 @@ RUNS: dict[str, tuple[Callable[[Path, int], list[str]], int]] = {
     "few-files": (pressure.few_files, 5),
     "slow-readers": (pressure.slow_readers, 50),
     "lag": (pressure.lag, 10),
+    "crossed": (crossed.crossed, 10_000),
 }
 """What is done, and how often or for how many seconds."""
 

@@ -12,6 +12,7 @@ import hmac
 import json
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
@@ -20,6 +21,8 @@ from tests.conformance.contents import Json
 
 Question: TypeAlias = tuple[str, Json]
 Send: TypeAlias = Callable[[str, Json], Awaitable[None]]
+Tell: TypeAlias = Callable[[Json], Awaitable[None]]
+"""Takes a message that belongs to no request; whoever listens decides whether its client wants to hear of it."""
 
 PAUSE_SECONDS: Final = 0.02
 _KEY: Final = b"the same in every process of the reference server"
@@ -55,16 +58,25 @@ class Incapable(Exception):
 
 @dataclass(slots=True)
 class World:
-    """What one process remembers: whether its lists are in the changed state, and who wants to hear of changes."""
+    """What one process offers and remembers: which lists are in the changed state, and who wants to hear of changes.
 
+    Another server is a subclass that offers something else.
+    """
+
+    capabilities: Json = field(default_factory=lambda: dict(contents.CAPABILITIES))
     changed: dict[str, bool] = field(default_factory=lambda: {"tools": False, "prompts": False})
-    listeners: list[Callable[[str], Awaitable[None]]] = field(default_factory=list)
+    listeners: list[Tell] = field(default_factory=list)
 
     async def change(self, kind: str) -> None:
         """Change a list and tell everybody who listens."""
         self.changed[kind] = not self.changed[kind]
+        await self.tell({"jsonrpc": "2.0", "method": f"notifications/{kind}/list_changed", "params": {}})
+
+    async def tell(self, message: Json) -> None:
+        """Say something that belongs to no request."""
         for listener in tuple(self.listeners):
-            await listener(kind)
+            with suppress(ConnectionError):
+                await listener(message)
 
     def tools(self) -> list[Json]:
         """Return the tools listed now."""
@@ -74,9 +86,35 @@ class World:
         """Return the prompts listed now."""
         return [*contents.PROMPTS, *([contents.CHANGED_PROMPT] if self.changed["prompts"] else [])]
 
+    def answer(self, method: str, params: Json) -> Json | None:
+        """Return what both eras answer in the same way, without work; None for other methods."""
+        match method:
+            case "tools/list":
+                return {"tools": self.tools()}
+            case "prompts/list":
+                return {"prompts": self.prompts()}
+            case "resources/list":
+                return {"resources": list(contents.RESOURCES)}
+            case "resources/templates/list":
+                return {"resourceTemplates": list(contents.TEMPLATES)}
+            case "completion/complete":
+                begun = str((params.get("argument") or {}).get("value", ""))
+                values = [value for value in ("paris", "park", "party", "test") if value.startswith(begun)]
+                return {"completion": {"values": values, "total": len(values), "hasMore": False}}
+            case _:
+                return None
+
+    def deed(self, method: str) -> Deed | None:
+        """Return how a request that is work is carried out; None for other methods."""
+        return DEEDS.get(method)
+
 
 async def no_break() -> None:
     """A transport without streams has none to break."""
+
+
+async def no_afterword(result: Json) -> None:
+    """On a connection that is closed nothing can be said."""
 
 
 @dataclass(slots=True)
@@ -91,6 +129,10 @@ class Turn:
     answers: Json = field(default_factory=dict)
     state: str | None = None
     break_stream: Callable[[], Awaitable[None]] = no_break
+    level: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    afterword: Callable[[Json], Awaitable[None]] = no_afterword
+    """Answers the request all the same, after it was cancelled."""
 
     @property
     def arguments(self) -> Json:
@@ -346,3 +388,12 @@ async def read_resource(turn: Turn) -> Json:
         words = "This is the content of the static text resource."
         return {"contents": [{"uri": uri, "mimeType": "text/plain", "text": words}]}
     raise Fault(-32602, "Resource not found", {"uri": uri})
+
+
+Deed: TypeAlias = Callable[[Turn], Awaitable[Json]]
+
+DEEDS: Final[dict[str, Deed]] = {
+    "tools/call": call_tool,
+    "prompts/get": get_prompt,
+    "resources/read": read_resource,
+}

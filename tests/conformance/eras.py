@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
@@ -11,16 +11,15 @@ from tests.conformance import contents
 from tests.conformance.contents import Json
 from tests.conformance.deeds import (
     Ask,
+    Deed,
     Fault,
     Incapable,
     Question,
     Send,
     Turn,
     World,
-    call_tool,
-    get_prompt,
+    no_afterword,
     no_break,
-    read_resource,
 )
 
 MODERN: Final = "2026-07-28"
@@ -29,19 +28,16 @@ META: Final = "io.modelcontextprotocol/"
 MAX_ROUNDS: Final = 10
 
 AskClient: TypeAlias = Callable[[str, Json], Awaitable[Json]]
-Tell: TypeAlias = Callable[[str], Awaitable[None]]
-Deed: TypeAlias = Callable[[Turn], Awaitable[Json]]
 
-DEEDS: Final[dict[str, Deed]] = {
-    "tools/call": call_tool,
-    "prompts/get": get_prompt,
-    "resources/read": read_resource,
-}
 CACHED: Final = frozenset(
     {"tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read", "server/discover"}
 )
 LISTEN: Final = "subscriptions/listen"
-WISHES: Final = {"tools": "toolsListChanged", "prompts": "promptsListChanged"}
+WISHES: Final = {
+    f"notifications/{kind}/list_changed": f"{kind}ListChanged" for kind in ("tools", "prompts", "resources")
+}
+TASK: Final = "notifications/tasks"
+UPDATED: Final = "notifications/resources/updated"
 
 
 @dataclass(slots=True)
@@ -51,6 +47,8 @@ class Line:
     notify: Send
     ask: AskClient | None = None
     break_stream: Callable[[], Awaitable[None]] = no_break
+    afterword: Callable[[Json], Awaitable[None]] = no_afterword
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -60,6 +58,7 @@ class Session:
     version: str = LEGACY[0]
     capabilities: Json = field(default_factory=dict)
     watched: set[str] = field(default_factory=set)
+    level: str | None = None
 
 
 def answered(identifier: object, outcome: Json | Fault) -> Json:
@@ -78,25 +77,6 @@ def result_of(answer: Json) -> Json:
         raise Fault(-32603, f"The client answered with an error: {answer.get('error', {}).get('message')}")
     result: Json = answer["result"]
     return result
-
-
-def _lists(world: World, method: str, params: Json) -> Json | None:
-    """Return what both eras answer in the same way; None for other methods."""
-    match method:
-        case "tools/list":
-            return {"tools": world.tools()}
-        case "prompts/list":
-            return {"prompts": world.prompts()}
-        case "resources/list":
-            return {"resources": list(contents.RESOURCES)}
-        case "resources/templates/list":
-            return {"resourceTemplates": list(contents.TEMPLATES)}
-        case "completion/complete":
-            begun = str((params.get("argument") or {}).get("value", ""))
-            values = [value for value in ("paris", "park", "party", "test") if value.startswith(begun)]
-            return {"completion": {"values": values, "total": len(values), "hasMore": False}}
-        case _:
-            return None
 
 
 def checked_meta(params: Any) -> Json:
@@ -122,10 +102,10 @@ def _answers(params: Json) -> Json:
 async def modern(world: World, method: str, params: Json, line: Line) -> Json:
     """Answer a request of 2026-07-28 whose ``_meta`` was checked; subscriptions are the transport's matter."""
     meta: Json = params["_meta"]
-    result = _lists(world, method, params)
+    result = world.answer(method, params)
     if method == "server/discover":
-        result = {"supportedVersions": [MODERN], "capabilities": contents.CAPABILITIES}
-    if method in DEEDS:
+        result = {"supportedVersions": [MODERN], "capabilities": world.capabilities}
+    if (deed := world.deed(method)) is not None:
         turn = Turn(
             world,
             params,
@@ -134,8 +114,11 @@ async def modern(world: World, method: str, params: Json, line: Line) -> Json:
             f"{META}logLevel" in meta,
             _answers(params),
             params.get("requestState"),
+            level=meta.get(f"{META}logLevel"),
+            headers=line.headers,
+            afterword=line.afterword,
         )
-        result = await _modern_turn(DEEDS[method], turn)
+        result = await _modern_turn(deed, turn)
     if result is None:
         raise Fault(-32601, "Method not found", status=404)
     whole: Json = {"resultType": "complete", "_meta": {f"{META}serverInfo": contents.SERVER_INFO}, **result}
@@ -160,11 +143,21 @@ async def legacy(world: World, session: Session, message: Json, line: Line) -> J
     """Answer a request of the legacy era."""
     method: str = message["method"]
     params: Json = message.get("params") or {}
-    if (result := _lists(world, method, params)) is not None:
+    if (result := world.answer(method, params)) is not None:
         return result
-    if method in DEEDS:
-        turn = Turn(world, params, line.notify, session.capabilities, logs=True, break_stream=line.break_stream)
-        return await _legacy_turn(DEEDS[method], turn, line)
+    if (deed := world.deed(method)) is not None:
+        turn = Turn(
+            world,
+            params,
+            line.notify,
+            session.capabilities,
+            logs=True,
+            break_stream=line.break_stream,
+            level=session.level,
+            headers=line.headers,
+            afterword=line.afterword,
+        )
+        return await _legacy_turn(deed, turn, line)
     match method:
         case "initialize":
             asked = params.get("protocolVersion")
@@ -172,10 +165,13 @@ async def legacy(world: World, session: Session, message: Json, line: Line) -> J
             session.capabilities = params.get("capabilities") or {}
             return {
                 "protocolVersion": session.version,
-                "capabilities": contents.CAPABILITIES,
+                "capabilities": world.capabilities,
                 "serverInfo": contents.SERVER_INFO,
             }
-        case "ping" | "logging/setLevel":
+        case "ping":
+            return {}
+        case "logging/setLevel":
+            session.level = params.get("level")
             return {}
         case "resources/subscribe":
             session.watched.add(str(params.get("uri")))
@@ -197,7 +193,7 @@ async def _legacy_turn(deed: Deed, turn: Turn, line: Line) -> Json:
             turn.answers = await _ask_all(line.ask, dict(ask.questions))
             turn.state = ask.state
         except Incapable as error:
-            if deed is not call_tool:
+            if deed is not turn.world.deed("tools/call"):
                 raise Fault(-32600, str(error)) from None
             return {"isError": True, "content": [contents.text(str(error))]}
     raise Fault(-32603, "Too many rounds")
@@ -214,7 +210,21 @@ def acknowledged(identifier: object, wishes: Json) -> Json:
     return {"jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged", "params": params}
 
 
-def change(kind: str, identifier: object = None) -> Json:
-    """Return the news that a list changed; ``identifier`` is that of a modern subscription."""
-    params: Json = {} if identifier is None else {"_meta": {f"{META}subscriptionId": identifier}}
-    return {"jsonrpc": "2.0", "method": f"notifications/{kind}/list_changed", "params": params}
+def wished(wishes: Json, message: Json) -> bool:
+    """Tell whether a modern subscription covers a message."""
+    method = message.get("method")
+    if method == UPDATED:
+        return message["params"]["uri"] in (wishes.get("resourceSubscriptions") or [])
+    if method == TASK:
+        return message["params"]["taskId"] in (wishes.get("taskIds") or [])
+    return bool(wishes.get(WISHES.get(method or "", "")))
+
+
+def subscribed(identifier: object, message: Json) -> Json:
+    """Return a message as it is sent on a modern subscription."""
+    return {**message, "params": {**message["params"], "_meta": {f"{META}subscriptionId": identifier}}}
+
+
+def watched(session: Session, message: Json) -> bool:
+    """Tell whether a legacy client hears a message: all but updates of resources that it did not subscribe to."""
+    return message.get("method") != UPDATED or message["params"]["uri"] in session.watched

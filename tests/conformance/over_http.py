@@ -22,14 +22,19 @@ from aiohttp.typedefs import Handler
 
 from tests.conformance import contents, eras
 from tests.conformance.contents import Json
-from tests.conformance.deeds import Fault, World, no_break
+from tests.conformance.deeds import Fault, Tell, World, no_break
 from tests.conformance.eras import LEGACY, Line, Session
 
 RETRY_MS: Final = 50
 SESSION: Final = "Mcp-Session-Id"
 VERSION: Final = "MCP-Protocol-Version"
 _LOCAL: Final = ("localhost", "127.0.0.1", "[::1]")
-_NAMED: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+_NAMED: Final = {
+    "tools/call": "name",
+    "prompts/get": "name",
+    "resources/read": "uri",
+    **dict.fromkeys(("tasks/get", "tasks/update", "tasks/cancel"), "taskId"),
+}
 _STREAM: Final = {"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
 
 
@@ -57,6 +62,11 @@ class Stream:
         self.done = last
         self._news.set()
 
+    def end(self) -> None:
+        """End without an answer."""
+        self.done = True
+        self._news.set()
+
     async def break_off(self) -> None:
         """Send whoever reads now away."""
         self.breaks += 1
@@ -82,7 +92,7 @@ class Client:
     session: Session = field(default_factory=Session)
     streams: dict[str, Stream] = field(default_factory=dict)
     asked: dict[str, asyncio.Future[Json]] = field(default_factory=dict)
-    tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    tasks: dict[object, asyncio.Task[None]] = field(default_factory=dict)
 
 
 def _decoded(value: str) -> str:
@@ -100,7 +110,7 @@ def _same(request: web.Request, header: str, wanted: str | None) -> None:
         raise Fault(-32020, f"The header {header} does not match the body", status=400)
 
 
-def check_headers(request: web.Request, method: str, params: Json) -> None:
+def check_headers(request: web.Request, tools: list[Json], method: str, params: Json) -> None:
     """Hold the standard headers and those of annotated arguments against the body (2026-07-28 Streamable HTTP)."""
     meta = params.get("_meta") or {}
     if isinstance(meta.get(f"{eras.META}protocolVersion"), str):
@@ -110,7 +120,7 @@ def check_headers(request: web.Request, method: str, params: Json) -> None:
         _same(request, "Mcp-Name", str(params.get(_NAMED[method])))
     if method != "tools/call":
         return
-    for tool in contents.TOOLS:
+    for tool in tools:
         if tool["name"] == params.get("name"):
             for argument, schema in tool["inputSchema"]["properties"].items():
                 if header := schema.get(contents.FROM_HEADER):
@@ -155,7 +165,7 @@ class Front:
         params = message.get("params") or {}
         method: str = message["method"]
         eras.checked_meta(params if VERSION not in request.headers else _of_version(params, request))
-        check_headers(request, method, params)
+        check_headers(request, self.world.tools(), method, params)
         eras.checked_meta(params)
         if method == eras.LISTEN:
             return await self._listen(request, message["id"], params.get("notifications") or {})
@@ -168,7 +178,7 @@ class Front:
             await response.write(event({"jsonrpc": "2.0", "method": kind, "params": said}))
 
         try:
-            outcome: Json | Fault = await eras.modern(self.world, method, params, Line(notify))
+            outcome: Json | Fault = await eras.modern(self.world, method, params, Line(notify, headers=request.headers))
         except Fault as fault:
             outcome = fault
         answer = eras.answered(message["id"], outcome)
@@ -181,14 +191,14 @@ class Front:
         response = await _started(request)
         await response.write(event(eras.acknowledged(identifier, wishes)))
 
-        async def tell(kind: str) -> None:
-            if wishes.get(eras.WISHES[kind]):
-                await response.write(event(eras.change(kind, identifier)))
+        async def tell(message: Json) -> None:
+            if eras.wished(wishes, message):
+                await response.write(event(eras.subscribed(identifier, message)))
 
         await self._until_closed(tell)
         return response
 
-    async def _until_closed(self, tell: eras.Tell) -> None:
+    async def _until_closed(self, tell: Tell) -> None:
         """Keep a listener for as long as its request lasts: it is cancelled when the client goes."""
         self.world.listeners.append(tell)
         try:
@@ -208,6 +218,10 @@ class Front:
                 waiting.set_result(message)
             return web.Response(status=202)
         if "id" not in message:
+            if _is(message, "notifications/cancelled"):
+                going = client.tasks.get((message.get("params") or {}).get("requestId"))
+                if going is not None:
+                    going.cancel()
             return web.Response(status=202)
         return await self._streamed(request, client, message)
 
@@ -215,15 +229,15 @@ class Front:
         """Answer on a stream that outlives the connection (2025-11-25 Streamable HTTP, resumability)."""
         stream = Stream(secrets.token_hex(4))
         client.streams[stream.name] = stream
-        resumable = request.headers.get(VERSION) == LEGACY[0]
-        if resumable:
+        if request.headers.get(VERSION) == LEGACY[0]:
             stream.put(None)
-        task = asyncio.get_running_loop().create_task(self._carry_out(client, stream, message, resumable))
-        client.tasks.add(task)
-        task.add_done_callback(client.tasks.discard)
+        line = self._line(request, client, stream, message)
+        task = asyncio.get_running_loop().create_task(self._carry_out(client, stream, message, line))
+        client.tasks[message["id"]] = task
+        task.add_done_callback(lambda _: client.tasks.pop(message["id"], None))
         return await _played(request, stream, 0)
 
-    async def _carry_out(self, client: Client, stream: Stream, message: Json, resumable: bool) -> None:
+    def _line(self, request: web.Request, client: Client, stream: Stream, message: Json) -> Line:
         async def notify(method: str, params: Json) -> None:
             stream.put({"jsonrpc": "2.0", "method": method, "params": params})
 
@@ -233,11 +247,21 @@ class Front:
             stream.put({"jsonrpc": "2.0", "id": identifier, "method": method, "params": params})
             return eras.result_of(await waiting)
 
-        line = Line(notify, ask, stream.break_off if resumable else no_break)
+        async def afterword(result: Json) -> None:
+            # The stream of the call may be gone; what is late comes where there is one.
+            await self.world.tell(eras.answered(message["id"], result))
+
+        resumable = request.headers.get(VERSION) == LEGACY[0]
+        return Line(notify, ask, stream.break_off if resumable else no_break, afterword, request.headers)
+
+    async def _carry_out(self, client: Client, stream: Stream, message: Json, line: Line) -> None:
         try:
             outcome: Json | Fault = await eras.legacy(self.world, client.session, message, line)
         except Fault as fault:
             outcome = fault
+        except asyncio.CancelledError:
+            stream.end()
+            raise
         stream.put(eras.answered(message["id"], outcome), last=True)
 
     def _client(self, request: web.Request) -> Client:
@@ -260,15 +284,16 @@ class Front:
             return await _played(request, client.streams[name], int(number) + 1)
         response = await _started(request)
 
-        async def tell(kind: str) -> None:
-            await response.write(event(eras.change(kind)))
+        async def tell(message: Json) -> None:
+            if eras.watched(client.session, message):
+                await response.write(event(message))
 
         await self._until_closed(tell)
         return response
 
     async def delete(self, request: web.Request) -> web.Response:
         """End a session."""
-        for task in self._client(request).tasks:
+        for task in tuple(self._client(request).tasks.values()):
             task.cancel()
         del self._clients[request.headers[SESSION]]
         return web.Response(status=204)

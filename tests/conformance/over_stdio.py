@@ -64,22 +64,27 @@ class Pipes:
 
     async def _outcome(self, message: Json) -> Json:
         method, params = str(message["method"]), message.get("params") or {}
+
+        async def afterword(result: Json) -> None:
+            self._write(eras.answered(message["id"], result))
+
         if self.era != "modern" and (self._shaken or method == "initialize"):
             self._shaken = True
-            return await eras.legacy(self.world, self._session, message, Line(self._notify, self._ask))
+            line = Line(self._notify, self._ask, afterword=afterword)
+            return await eras.legacy(self.world, self._session, message, line)
         if self.era == "legacy":
             raise Fault(-32601, "Method not found")
         eras.checked_meta(params)
         if method == eras.LISTEN:
             return await self._listen(message["id"], params.get("notifications") or {})
-        return await eras.modern(self.world, method, params, Line(self._notify))
+        return await eras.modern(self.world, method, params, Line(self._notify, afterword=afterword))
 
     async def _listen(self, identifier: object, wishes: Json) -> Json:
         self._write(eras.acknowledged(identifier, wishes))
 
-        async def tell(kind: str) -> None:
-            if wishes.get(eras.WISHES[kind]):
-                self._write(eras.change(kind, identifier))
+        async def tell(message: Json) -> None:
+            if eras.wished(wishes, message):
+                self._write(eras.subscribed(identifier, message))
 
         self.world.listeners.append(tell)
         try:
@@ -88,8 +93,9 @@ class Pipes:
             self.world.listeners.remove(tell)
         return {}
 
-    async def _tell(self, kind: str) -> None:
-        self._write(eras.change(kind))
+    async def _tell(self, message: Json) -> None:
+        if eras.watched(self._session, message):
+            self._write(message)
 
     async def _notify(self, method: str, params: Json) -> None:
         self._write({"jsonrpc": "2.0", "method": method, "params": params})

@@ -6,33 +6,27 @@ Every cell of eras is run: clients of both, servers of both, over HTTP and over 
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, TypeAlias
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import pytest
-import yaml
 
-from tests.conformance.suite import Suite, Tally, run
+from tests.conformance.expected import RUNS, SERVERS, differences
+from tests.conformance.suite import Suite, run
 from tests.kit.field import scripted
 from tests.kit.gateway import ROOT, eventually, free_port, serving
 from tests.kit.peers import listens, notes
+from tests.kit.wire import INFO, LEGACY
 
 Json: TypeAlias = dict[str, Any]
 
-EXPECTATIONS: Final[Json] = yaml.safe_load(Path(__file__).with_name("expectations.yaml").read_text())
-SERVERS: Final = ("direct", "http legacy", "http modern", "stdio legacy", "stdio modern")
-FEW: Final = ("direct", "http legacy")
-RUNS: Final[dict[tuple[Suite, str], tuple[str, ...]]] = {
-    ("0.1", "2025-11-25"): FEW,
-    ("0.2", "2025-06-18"): FEW,
-    ("0.2", "2025-11-25"): SERVERS,
-    ("0.2", "2026-07-28"): SERVERS,
-}
-"""Suite and revision to the servers; what is older asks little that is new, so a few are enough."""
 LEGS: Final = [(server, *leg) for server in SERVERS for leg, servers in RUNS.items() if server in servers]
 ASKS: Final[Json] = {"asks": ["elicitation", "sampling", "roots"]}
 IMPATIENT: Final[Json] = {"timeouts": {"asks": "1s"}}
@@ -91,25 +85,6 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         yield name, port
 
 
-def unmet(suite: str, server: str) -> dict[str, Json]:
-    """Return what is not expected of a server, by scenario."""
-    entries: list[Json] = EXPECTATIONS["unmet"]
-    return {entry["scenario"]: entry for entry in entries if entry["suite"] == suite and server in entry["servers"]}
-
-
-def differences(suite: str, server: str, found: dict[str, Tally]) -> list[str]:
-    """Compare what was found with what is expected; what is met must be met without a warning or a skipped check."""
-    told = []
-    excused = unmet(suite, server)
-    checks: dict[str, int] = EXPECTATIONS["checks"][suite]
-    for scenario in [*checks, *(found.keys() - checks.keys())]:
-        tally = found.get(scenario, Tally())
-        wanted = excused[scenario]["good"] if scenario in excused else checks.get(scenario)
-        if tally.good != wanted or (tally.others and scenario not in excused):
-            told.append(f"{scenario}: {tally.good} checks are good, {wanted} expected; {'; '.join(tally.others)}")
-    return told
-
-
 @pytest.mark.parametrize(("server", "suite", "revision"), LEGS, indirect=["server"], ids=lambda part: str(part))
 def test_the_official_suite_finds_every_check_good(
     server: tuple[str, int], suite: Suite, revision: str, tmp_path: Path
@@ -118,25 +93,25 @@ def test_the_official_suite_finds_every_check_good(
 
     found = run(suite, revision, f"http://localhost:{port}/mcp", tmp_path)
 
-    assert differences(f"{suite} at {revision}", name, found) == []
+    assert differences((suite, revision), name, found) == []
 
 
-def test_what_is_not_met_is_part_of_a_suite_less_than_whole_and_has_a_reason() -> None:
-    for entry in EXPECTATIONS["unmet"]:
-        assert set(entry) == {"suite", "servers", "scenario", "good", "reason"}
-        assert 0 <= entry["good"] < EXPECTATIONS["checks"][entry["suite"]][entry["scenario"]]
-        assert set(entry["servers"]) <= set(SERVERS)
-        assert len(entry["reason"]) > 20
+@pytest.mark.parametrize("name", ["http modern", "stdio modern"])
+def test_a_modern_server_of_the_suite_knows_no_handshake(name: str, tmp_path: Path) -> None:
+    """Else a legacy client could be served without the gateway between the eras."""
+    params = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": INFO}
+    message = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
+    if name == "http modern":
+        with reference("modern", tmp_path / "log") as port:
+            body = json.dumps(message).encode()
+            asked = Request(f"http://127.0.0.1:{port}/mcp", body, {"Content-Type": "application/json"})
+            with pytest.raises(HTTPError) as refused, urlopen(asked, timeout=10):
+                pass
+            answer = json.loads(refused.value.read())
+    else:
+        command = [sys.executable, "-m", "tests.conformance.over_stdio", "modern"]
+        line = json.dumps(message) + "\n"
+        said = subprocess.run(command, cwd=ROOT, input=line, capture_output=True, text=True, timeout=20, check=True)
+        answer = json.loads(said.stdout)
 
-
-def test_a_scenario_that_became_better_is_told_as_well_as_one_that_became_worse_or_warns() -> None:
-    suite, server = "0.1 at 2025-11-25", "direct"
-    found = {scenario: Tally(count) for scenario, count in EXPECTATIONS["checks"][suite].items()}
-    found["server-sse-polling"] = Tally(1)
-    found["ping"] = Tally(0)
-    found["tools-list"].others.append("WARNING x: y")
-    found["of-tomorrow"] = Tally(1)
-
-    told = differences(suite, server, found)
-
-    assert [line.partition(":")[0] for line in told] == ["ping", "tools-list", "server-sse-polling", "of-tomorrow"]
+    assert answer["error"]["code"] == -32602

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.conformance.suite import Tally, tallied
+from tests.conformance.suite import Tally, client_tallied, tallied
 
 
 def test_warnings_and_skipped_checks_are_not_good_and_remarks_are_no_checks() -> None:
@@ -15,3 +15,17 @@ def test_warnings_and_skipped_checks_are_not_good_and_remarks_are_no_checks() ->
     ]
 
     assert tallied(checks) == Tally(1, ["WARNING b: should", "SKIPPED c: ", "FAILURE d: must"])
+
+
+def test_a_check_of_a_client_that_is_made_with_every_request_counts_once_at_its_worst() -> None:
+    checks = [
+        {"id": "a", "name": "A", "status": "SUCCESS"},
+        {"id": "a", "name": "A", "status": "SUCCESS"},
+        {"id": "a", "name": "B", "status": "SUCCESS"},
+        {"id": "b", "name": "B", "status": "SUCCESS"},
+        {"id": "b", "name": "B", "status": "FAILURE", "errorMessage": "once"},
+        {"id": "b", "name": "B", "status": "SUCCESS"},
+        {"id": "seen", "name": "Seen", "status": "INFO"},
+    ]
+
+    assert client_tallied(checks) == Tally(2, ["FAILURE b: once"])

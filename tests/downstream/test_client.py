@@ -12,7 +12,8 @@ import pytest
 from gateway import __version__
 from gateway.config.servers import Server
 from gateway.downstream import client as module
-from gateway.downstream.client import Departure, HttpClient
+from gateway.downstream.client import HttpClient
+from gateway.downstream.transport import Departure
 from gateway.errors import DownstreamError, Reason
 from tests.kit.http_server import Exchange, HttpServer, Script, serving
 

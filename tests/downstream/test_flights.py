@@ -8,6 +8,9 @@ import pytest
 
 from gateway.downstream.flights import Flights
 from gateway.errors import DownstreamError, Reason
+from gateway.model.call import Caller
+from gateway.protocol.rawjson import Object
+from gateway.protocol.versions import Era
 from tests.kit.transport import Client, call, members
 
 PROGRESS, LOG = "notifications/progress", "notifications/message"
@@ -252,3 +255,49 @@ async def test_a_question_belongs_to_the_only_call_that_may_ask() -> None:
             assert board.asker() is None
         one.mark_answered()
         assert board.asker() is None
+
+
+SEARCH: Object = {"extensions": {"com.example/search": {}}}
+FOUND = "notifications/search/found"
+
+
+async def test_a_notification_of_an_extension_reaches_the_call_of_a_client_that_has_it_too() -> None:
+    one, two, board = Client(), Client(), flights([])
+    mine = Caller(Era.MODERN, "2026-07-28", capabilities=SEARCH)
+    async with board.fly(call(caller=mine), one.exchange()) as first:
+        assert board.relay(FOUND, members(hit=1), SEARCH)
+        async with board.fly(call(caller=mine), two.exchange()):
+            # Which of two calls it is for, a pipe does not tell; a call's own stream does.
+            assert not board.relay(FOUND, members(hit=2), SEARCH)
+            assert board.relay(FOUND, members(hit=3), SEARCH, first)
+        first.mark_answered()
+        assert board.relay(FOUND, members(hit=4), SEARCH)
+    assert one.heard == [(FOUND, {"hit": 1}), (FOUND, {"hit": 3})]
+    assert two.heard == []
+
+
+@pytest.mark.parametrize(
+    ("method", "client", "server"),
+    [
+        ("notifications/tools/odd", SEARCH, SEARCH),
+        (FOUND, {}, SEARCH),
+        (FOUND, SEARCH, {}),
+        (FOUND, SEARCH, {"extensions": {"com.example/other": {}}}),
+        (FOUND, *[{"extensions": {"io.modelcontextprotocol/ui": {}}}] * 2),
+    ],
+)
+async def test_what_is_the_cores_or_was_not_agreed_on_is_no_extensions(
+    method: str, client: Object, server: Object
+) -> None:
+    heard, board = Client(), flights([])
+    async with board.fly(call(caller=Caller(Era.MODERN, "2026-07-28", capabilities=client)), heard.exchange()):
+        assert not board.relay(method, members(hit=1), server)
+    assert heard.heard == []
+
+
+async def test_a_flood_of_notifications_of_an_extension_is_cut() -> None:
+    heard, board = Client(), flights([])
+    async with board.fly(call(caller=Caller(Era.MODERN, "2026-07-28", capabilities=SEARCH)), heard.exchange()):
+        for _ in range(10_000):
+            assert board.relay(FOUND, members(hit=1), SEARCH)
+    assert 50 <= len(heard.heard) < 1000

@@ -10,6 +10,7 @@ import pytest
 
 from gateway.config.servers import Server
 from gateway.downstream import http as module
+from gateway.downstream import remote
 from gateway.downstream.http import HttpTransport
 from gateway.downstream.sessions import SessionTransport
 from gateway.downstream.transport import Later, Reply, Request, Transport
@@ -500,7 +501,7 @@ async def test_a_request_on_a_calls_own_stream_is_that_calls_and_can_be_answered
 
 
 async def test_a_flood_of_requests_is_answered_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_ASIDE", 3)
+    monkeypatch.setattr(remote, "MAX_ASIDE", 3)
 
     async def script(exchange: Exchange) -> None:
         if "method" not in exchange.message:

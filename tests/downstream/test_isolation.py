@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.downstream.isolation import declared, is_of, key_of, needs_era
+from gateway.downstream.isolation import (
+    LANES,
+    declared,
+    extensions,
+    is_of,
+    key_of,
+    lane,
+    lanes,
+    listed_with,
+    may_use,
+    needs_era,
+)
 from gateway.model.call import Call, Caller
 from gateway.protocol.rawjson import Object
 from gateway.protocol.versions import Era
@@ -47,9 +58,22 @@ def test_a_principal_cannot_be_named_like_a_session() -> None:
 
 
 def test_the_era_matters_only_where_nothing_is_said() -> None:
-    assert needs_era(server())
-    assert not needs_era(server(isolation="shared"))
-    assert not needs_era(server(catalog="principal"))
+    assert needs_era(server(), call())
+    assert not needs_era(server(isolation="shared"), call())
+    assert not needs_era(server(catalog="principal"), call())
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        ({"asks": ["sampling", "roots"]}, {"roots": {}, "sampling": {"context": {}, "tools": {}}}),
+        ({"asks": ["roots"], "isolation": "shared"}, {}),
+        ({"asks": ["roots"], "park": False}, {}),
+        ({}, {}),
+    ],
+)
+def test_lists_are_read_with_what_some_client_may_be_asked_for(config: Object, expected: Object) -> None:
+    assert listed_with(server(**config)) == expected
 
 
 def asked_of(capabilities: Object, session: str = "", name: str = "bot") -> Call:
@@ -111,5 +135,56 @@ def test_a_client_cannot_make_connections_by_declaring_new_things() -> None:
 
 
 def test_the_era_matters_for_a_server_that_may_ask() -> None:
-    assert needs_era(server(isolation="shared", asks=["roots"]))
-    assert not needs_era(server(isolation="shared", asks=["roots"], park=False))
+    assert needs_era(server(isolation="shared", asks=["roots"]), call())
+    assert not needs_era(server(isolation="shared", asks=["roots"], park=False), call())
+
+
+APPS: Object = {"extensions": {"io.modelcontextprotocol/ui": {"mimeTypes": ["text/html;profile=mcp-app"]}}}
+OTHER: Object = {"extensions": {"com.example/search": {}}}
+
+
+@pytest.mark.parametrize("isolation", ["auto", "principal", "session"])
+def test_extensions_are_part_of_the_key_of_a_legacy_server_and_keep_calls_apart(isolation: str) -> None:
+    made = server(isolation=isolation)
+    said: list[Object] = [APPS, OTHER, {}, {"extensions": {}}]
+    keys = {key_of(made, LEGACY, asked_of(each)) for each in said}
+    assert len(keys) == 3
+    assert key_of(made, LEGACY, asked_of(APPS)) != key_of(made, LEGACY, asked_of(APPS, name="other"))
+    assert extensions(made, LEGACY, asked_of(APPS)) == APPS["extensions"]
+
+
+def test_a_shared_connection_is_everybodys_whatever_extensions_its_clients_have() -> None:
+    made = server(isolation="shared")
+    assert key_of(made, LEGACY, asked_of(APPS)) is None
+    assert extensions(made, LEGACY, asked_of(APPS)) == {}
+
+
+def test_extensions_travel_with_each_request_to_a_modern_server_so_that_it_is_shared() -> None:
+    assert key_of(server(), MODERN, asked_of(APPS)) is None
+    assert needs_era(server(isolation="principal"), asked_of(APPS))
+    assert not needs_era(server(isolation="principal"), asked_of({}))
+
+
+def test_extensions_let_a_server_ask_for_nothing() -> None:
+    """S97."""
+    assert declared(server(asks=["elicitation"]), LEGACY, asked_of(APPS)) == {}
+
+
+def test_further_connections_of_a_key_belong_to_whom_it_belongs() -> None:
+    made = server(isolation="session", asks=["elicitation"])
+    key = key_of(made, LEGACY, asked_of(FORMS, "s1")) or ""
+    assert [lane(key, number) == key for number in (1, 2)] == [True, False]
+    assert is_of(lane(key, 2), "s1")
+    assert len({lane(key, number) for number in range(1, 5)}) == 4
+    assert (lanes(made), lanes(server(isolation="shared"))) == (LANES, 1)
+
+
+def test_a_task_is_reached_on_its_owners_connections_alone() -> None:
+    """S101: whatever was declared on them."""
+    made = server(isolation="principal", asks=["elicitation"])
+    capable = Caller(LEGACY, "2025-11-25", session="s1", capabilities={"elicitation": {}})
+    for key in (None, "principal:key:bot", "session:s1", key_of(made, LEGACY, call(caller=capable))):
+        assert may_use(key, call(caller=IN_SESSION))
+    assert not may_use("principal:key:other", call(caller=IN_SESSION))
+    assert not may_use("session:s2", call(caller=IN_SESSION))
+    assert not may_use("session:", call(caller=Caller(MODERN, "2026-07-28")))

@@ -111,7 +111,9 @@ async def test_a_legacy_server_gets_no_modern_members_and_no_empty_meta() -> Non
 
 async def test_a_task_that_was_asked_for_is_started() -> None:
     dialect = await legacy(
-        FakeTransport({"initialize": initialize, "tools/call": lambda sent: reply(task={"taskId": "t"})})
+        FakeTransport(
+            {"initialize": initialize, "tools/call": lambda sent: reply(task={"taskId": "t", "status": "working"})}
+        )
     )
     assert isinstance(await dialect.call(call(params={"name": "t", "task": {}}), Exchange()), Started)
     assert isinstance(await dialect.call(call(), Exchange()), Complete)

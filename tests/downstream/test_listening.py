@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 
 import pytest
 
@@ -117,6 +118,24 @@ async def test_notifications_of_an_unknown_subscription_are_dropped_and_counted(
         transport.say("notifications/strange")
     assert heard.changed == []
     assert heard.violations == ["unexpected_notification"] * 3 + ["unexpected_notification"]
+
+
+async def test_while_a_new_stream_is_not_acknowledged_the_old_one_is_still_known_by_its_id() -> None:
+    heard, asked = Heard(), asyncio.Event()
+
+    async def answer(sent: Sent) -> Reply:
+        if sent.params["notifications"].get("resourceSubscriptions"):
+            asked.set()
+            return await never(sent)
+        return await listen(sent)
+
+    async with running(answer, heard=heard) as (board, transport, _), asyncio.timeout(WAIT):
+        first = await transport.reached(LISTEN)
+        board.want(frozenset({"file:///a"}))
+        await asked.wait()
+        transport.say(TOOLS_CHANGED, _meta=subscription(first))
+    assert heard.changed == [frozenset({Kind.TOOL})]
+    assert heard.violations == []
 
 
 async def test_a_change_before_the_acknowledgment_is_believed_but_counted() -> None:
@@ -257,3 +276,38 @@ def test_a_notification_without_any_stream_is_counted() -> None:
     board.heard(ACK, members())
     board.heard(TOOLS_CHANGED, members())
     assert heard.violations == ["unexpected_notification", "unexpected_notification"]
+
+
+TASKS: Object = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
+
+
+async def test_tasks_are_asked_for_by_name_and_with_the_extension_declared() -> None:
+    """Tasks extension §Task Status Notifications."""
+    told: list[str] = []
+    heard = Heard()
+    transport = FakeTransport({LISTEN: listen})
+    told_by = replace(peer(transport, heard).events, tasked=lambda task, state: told.append(task))
+    board = Listening(replace(peer(transport, heard), events=told_by), replace(HELLO, capabilities=TASKS))
+    transport.inbox = Inbox(board)  # type: ignore[assignment]  # reason: only the notification side is used.
+    board.want(frozenset(), frozenset({"t-1"}))
+    task = asyncio.get_running_loop().create_task(board.run())
+    sent = await transport.reached(LISTEN)
+    assert sent.params["notifications"] == {"taskIds": ["t-1"]}
+    assert sent.meta["io.modelcontextprotocol/clientCapabilities"] == TASKS
+    for name in ("t-1", "t-2"):
+        state = members(taskId=name, status="working", _meta=subscription(sent))
+        board.heard("notifications/tasks", state)
+    board.heard("notifications/tasks", members(taskId="t-1", _meta=subscription(sent)))
+    assert told == ["t-1"]
+    assert heard.violations == ["unexpected_notification"] * 2
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+
+async def test_a_server_that_runs_no_tasks_is_not_asked_for_them() -> None:
+    async with running(listen) as (board, transport, _task):
+        board.want(frozenset({"file:///a"}), frozenset({"t-1"}))
+        sent = await transport.reached(LISTEN)
+        assert "taskIds" not in str(sent.params["notifications"])
+        assert sent.meta["io.modelcontextprotocol/clientCapabilities"] == {}

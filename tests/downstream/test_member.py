@@ -447,8 +447,8 @@ async def test_subscriptions_are_counted_and_told_again_after_a_restart() -> Non
     async with world(farm, isolation="shared") as one:
         await one.heard("change")
         for _ in range(2):
-            one.member.subscribe("file:///a")
-        await one.member.told()
+            one.member.telling.subscribe("file:///a")
+        await one.member.telling.told()
         first = farm.made[0]
         assert [sent.params["uri"] for sent in first.of("resources/subscribe")] == ["file:///a"]
         first.say("notifications/resources/updated", uri="file:///a")
@@ -457,8 +457,8 @@ async def test_subscriptions_are_counted_and_told_again_after_a_restart() -> Non
         first.end()
         await (await one.made(2)).reached("resources/subscribe")
         for _ in range(3):
-            one.member.unsubscribe("file:///a")
-        await one.member.told()
+            one.member.telling.unsubscribe("file:///a")
+        await one.member.telling.told()
         assert len(farm.made[1].of("resources/unsubscribe")) == 1
 
 
@@ -466,7 +466,7 @@ async def test_subscribing_to_a_server_that_is_down_is_remembered() -> None:
     farm = Farm({"server/discover": lambda sent: bare(503)}, LEGACY, http=True)
     async with world(farm) as one:
         await one.heard("down")
-        one.member.subscribe("file:///a")
+        one.member.telling.subscribe("file:///a")
         await (await one.made(2)).reached("resources/subscribe")
 
 
@@ -474,9 +474,9 @@ async def test_subscriptions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(wishes, "MAX_WISHES", 2)
     async with world(Farm(MODERN)) as one:
         for uri in ("a", "b", "b"):
-            one.member.subscribe(uri)
+            one.member.telling.subscribe(uri)
         with pytest.raises(DownstreamError) as caught:
-            one.member.subscribe("c")
+            one.member.telling.subscribe("c")
         assert caught.value.reason is Reason.OVERLOADED
 
 

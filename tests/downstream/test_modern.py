@@ -11,7 +11,7 @@ from gateway.downstream.dialect import Hello, Peer, VersionRefused
 from gateway.downstream.modern import HEADERS_REFUSED, Modern, cancellation, discovery, read_discovery
 from gateway.downstream.transport import Reply
 from gateway.errors import DownstreamError, Reason
-from gateway.model.call import Caller
+from gateway.model.call import Beyond, Call, Caller, Target
 from gateway.model.catalog import Definition, Kind
 from gateway.model.exchange import Exchange
 from gateway.model.outcome import Complete, Failure, InputRequired, Started
@@ -37,6 +37,9 @@ from tests.kit.transport import (
 
 HELLO = Hello(Era.MODERN, "2026-07-28", {}, CAPABILITIES)
 ELICIT: Object = {"method": "elicitation/create", "params": {"message": "?"}}
+TASKS = "io.modelcontextprotocol/tasks"
+CAPABLE: Object = {"extensions": {TASKS: {}}}
+TASKING = Caller(Era.MODERN, "2026-07-28", capabilities=CAPABLE)
 
 
 def modern(script: Script, kind: str = "stdio", hello: Hello = HELLO, **config: object) -> tuple[Modern, FakeTransport]:
@@ -227,8 +230,62 @@ async def test_an_unknown_result_type_is_a_protocol_error() -> None:
 
 
 async def test_a_task_handle_is_started() -> None:
-    dialect, _ = modern({"tools/call": lambda sent: reply(resultType="task", taskId="t")})
-    assert isinstance(await dialect.call(call(), Exchange()), Started)
+    handle = members(resultType="task", taskId="t", status="working")
+    dialect, transport = modern({"tools/call": lambda sent: Reply(handle)})
+    assert isinstance(await dialect.call(call(caller=TASKING), Exchange()), Started)
+    assert transport.sent[0].meta["io.modelcontextprotocol/clientCapabilities"] == {"extensions": {TASKS: {}}}
+
+
+@pytest.mark.parametrize(
+    ("caller", "method", "handle"),
+    [
+        (Caller(Era.MODERN, "2026-07-28"), "tools/call", {"taskId": "t", "status": "working"}),
+        (Caller(Era.LEGACY, "2025-11-25", capabilities=CAPABLE), "tools/call", {"taskId": "t", "status": "working"}),
+        (Caller(Era.MODERN, "2026-07-28", capabilities=CAPABLE), "prompts/get", {"taskId": "t", "status": "working"}),
+        (Caller(Era.MODERN, "2026-07-28", capabilities=CAPABLE), "tools/call", {"taskId": "t"}),
+    ],
+)
+async def test_a_task_that_nobody_asked_for_or_can_use_is_no_outcome(
+    caller: Caller, method: str, handle: Object
+) -> None:
+    """Tasks extension §Capability Negotiation: an answer like that is an invalid one."""
+    dialect, _ = modern({method: lambda sent: Reply(members(resultType="task", **handle))})
+    with pytest.raises(DownstreamError, match="started a task") as caught:
+        await dialect.call(call(method=method, caller=caller), Exchange())
+    assert (caught.value.reason, caught.value.may_have_run) == (Reason.PROTOCOL_ERROR, True)
+
+
+async def test_a_look_that_calls_itself_a_task_is_an_answer_all_the_same() -> None:
+    """Examples of the Tasks extension (§Task Execution Errors) have that type, its rules another one."""
+    dialect, made = look({"resultType": "task", "taskId": "t", "status": "failed", "error": {"code": 1}})
+    outcome = await dialect.call(made, Exchange())
+    assert isinstance(outcome, Complete)
+    assert decode_value(outcome.result["resultType"]) == "complete"
+
+
+def look(state: Object, **capabilities: Object) -> tuple[Modern, Call]:
+    dialect, _ = modern({"tasks/get": lambda sent: Reply(members(**state))}, asks=["elicitation"])
+    caller = replace(TASKING, capabilities={**CAPABLE, **capabilities})
+    return dialect, call(method="tasks/get", params={"taskId": "t"}, caller=caller)
+
+
+async def test_a_tasks_questions_are_judged_like_those_of_a_call() -> None:
+    """S97."""
+    asked: Object = {"taskId": "t", "status": "input_required", "inputRequests": {"k": ELICIT}}
+    dialect, made = look(asked, elicitation={})
+    assert isinstance(await dialect.call(made, Exchange()), Complete)
+    dialect, made = look(asked)
+    with pytest.raises(DownstreamError, match="asked for input where it must not"):
+        await dialect.call(made, Exchange())
+    dialect, made = look({**asked, "inputRequests": {"k": {"method": "sampling/createMessage"}}}, sampling={})
+    outcome = await dialect.call(made, Exchange())
+    assert isinstance(outcome, Failure)
+    assert (outcome.reason, outcome.detail) == (Reason.DENIED, "asks")
+    odd: list[tuple[Object, str]] = [({"taskId": "t"}, "no task"), ({**asked, "inputRequests": 1}, "must not")]
+    for broken, text in odd:
+        dialect, made = look(broken)
+        with pytest.raises(DownstreamError, match=text):
+            await dialect.call(made, Exchange())
 
 
 @pytest.mark.parametrize("status", [401, 403, 429])
@@ -331,7 +388,8 @@ async def test_pages_carry_the_cursor_and_our_own_meta() -> None:
     page = await dialect.page(Kind.TOOL, "")
     assert (len(page.items), page.next_cursor, page.ttl_ms, page.public) == (1, "n", 9, True)
     assert transport.sent[0].params["cursor"] == ""
-    assert transport.sent[0].meta["io.modelcontextprotocol/clientCapabilities"] == {}
+    apps = {"io.modelcontextprotocol/ui": {"mimeTypes": ["text/html;profile=mcp-app"]}}
+    assert transport.sent[0].meta["io.modelcontextprotocol/clientCapabilities"] == {"extensions": apps}
     assert transport.sent[0].request.headers == {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/list"}
     await dialect.page(Kind.TOOL, None)
     assert "cursor" not in transport.sent[1].params
@@ -357,12 +415,10 @@ async def test_an_unusable_list_is_an_error(answer: Reply) -> None:
         await dialect.page(Kind.TOOL, None)
 
 
-async def test_a_request_of_a_modern_server_is_refused_and_counted() -> None:
-    """G139."""
+async def test_a_request_of_a_modern_server_is_counted_and_never_answered() -> None:
+    """G139; basic/patterns §Overview: clients do not send JSON-RPC responses."""
     heard = Heard()
-    answer = Modern(peer(FakeTransport({}), heard), HELLO).ask("roots/list", {})
-    assert not isinstance(answer, dict)
-    assert answer.code == -32601
+    assert Modern(peer(FakeTransport({}), heard), HELLO).ask("roots/list", {}).cancelled()
     assert heard.violations == ["unexpected_request"]
 
 
@@ -384,12 +440,12 @@ async def test_changes_are_heard_on_a_listen_stream_and_the_dialect_closes_witho
 
 
 def test_discovery_asks_with_headers_only_over_http() -> None:
-    assert discovery(5, http=False).headers == {}
-    assert discovery(5, http=True).headers["Mcp-Method"] == "server/discover"
+    assert discovery(5, peer(FakeTransport({}))).headers == {}
+    assert discovery(5, peer(FakeHttp({}))).headers["Mcp-Method"] == "server/discover"
 
 
 def test_a_discovery_is_read_with_its_versions() -> None:
-    result = discover(Sent(1, discovery(1, http=False), FakeTransport({}))).result
+    result = discover(Sent(1, discovery(1, peer(FakeTransport({}))), FakeTransport({}))).result
     assert result is not None
     found = read_discovery(result)
     assert found is not None
@@ -412,3 +468,58 @@ def test_a_cancellation_names_our_id() -> None:
 def test_a_peer_knows_its_binding() -> None:
     made: Peer = peer(FakeHttp({}))
     assert made.is_http
+
+
+EXTENDED = Hello(Era.MODERN, "2026-07-28", {}, {**CAPABILITIES, "extensions": {"com.example/search": {}}})
+
+
+def searching(era: Era = Era.MODERN, name: str = "com.example/search") -> Caller:
+    return Caller(era, "2026-07-28", capabilities={"extensions": {name: {"v": 1}}})
+
+
+async def test_a_method_of_an_extension_goes_as_it_is_with_the_standard_headers_alone() -> None:
+    def run(sent: Sent) -> Reply:
+        sent.notify("notifications/search/found", hit=1)
+        sent.notify("notifications/tools/odd", hit=2)
+        return reply(hits=[1])
+
+    client = Client()
+    dialect, transport = modern({"search/run": run}, kind="http", hello=EXTENDED)
+    made = call(
+        method="search/run",
+        params={"name": "x", "inputResponses": {"own": 1}, "task": 1},
+        target=Target(Beyond.METHOD, "a", "search/run"),
+        caller=searching(),
+    )
+    outcome = await dialect.call(made, client.exchange())
+    assert isinstance(outcome, Complete)
+    sent = transport.sent[0]
+    assert {key: sent.params[key] for key in made.params} == made.params
+    assert sent.request.headers == {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "search/run"}
+    assert sent.meta["io.modelcontextprotocol/clientCapabilities"] == {"extensions": {"com.example/search": {"v": 1}}}
+    assert client.heard == [("notifications/search/found", {"hit": 1})]
+
+
+@pytest.mark.parametrize(
+    ("caller", "hello"),
+    [(searching(Era.LEGACY), EXTENDED), (searching(name="com.example/other"), EXTENDED), (searching(), HELLO)],
+)
+async def test_a_result_of_an_unknown_type_needs_an_extension_that_both_have(caller: Caller, hello: Hello) -> None:
+    """2026-07-28 basic/index: the types are the core's and those of extensions that were advertised."""
+    script: Script = {"tools/call": lambda sent: reply(resultType="com.example/partial", part=1)}
+    dialect, _ = modern(script, hello=EXTENDED)
+    outcome = await dialect.call(call(caller=searching()), Exchange())
+    assert isinstance(outcome, Complete)
+    assert decode_value(outcome.result["resultType"]) == "com.example/partial"
+    dialect, _ = modern(script, hello=hello)
+    with pytest.raises(DownstreamError, match="unknown type"):
+        await dialect.call(call(caller=caller), Exchange())
+
+
+async def test_what_a_server_needs_of_an_extension_is_no_matter_of_asks() -> None:
+    data: Object = {"requiredCapabilities": {"extensions": {"com.example/other": {}}}}
+    dialect, _ = modern({"tools/call": lambda sent: failure(-32021, data=data)}, hello=EXTENDED)
+    outcome = await dialect.call(call(caller=searching()), Exchange())
+    assert isinstance(outcome, Failure)
+    assert outcome.error is not None
+    assert outcome.error.code == -32021

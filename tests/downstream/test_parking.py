@@ -11,10 +11,12 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from gateway.downstream import legacy, parking
+from gateway.downstream import isolation, legacy, parking, tickets
 from gateway.downstream.hooks import Hooks
-from gateway.downstream.parking import Parking, Roots, declined
+from gateway.downstream.parking import Parking
 from gateway.downstream.pool import Pool, PoolOptions
+from gateway.downstream.questions import MAX_OPEN, Roots, declined
+from gateway.downstream.slot import Slot
 from gateway.downstream.transport import Later, Reply
 from gateway.errors import Reason
 from gateway.model.call import Call, Caller
@@ -87,15 +89,15 @@ def structured(outcome: Outcome) -> Value:
     return decode_value(outcome.result["structuredContent"])
 
 
-def lapses(into: list[str]) -> Hooks:
-    """Note the ids of calls whose client never came back."""
-    return Hooks(on_lapsed=lambda call, _: into.append(call.id))
+def lapses(into: list[Outcome]) -> Hooks:
+    """Note the ends of calls whose client was away."""
+    return Hooks(on_ended=lambda call, exchange, outcome: into.append(outcome))
 
 
 @dataclass
 class World:
     pool: Pool
-    lapsed: list[str]
+    lapsed: list[Outcome]
 
     async def call(self, made: Call, exchange: Exchange | None = None) -> Outcome:
         async with asyncio.timeout(WAIT * 2):
@@ -105,12 +107,17 @@ class World:
     def parking(self) -> Parking:
         return self.pool._environment.parking
 
+    @property
+    def slot(self) -> Slot:
+        """The first connection that belongs to somebody."""
+        return next(iter(self.pool._members["a"]._slots))
+
 
 @asynccontextmanager
 async def process(*modes: str, **config: object) -> AsyncIterator[World]:
     """A pool with the scripted stdio server as ``a``."""
     async with guarded() as guardian:
-        lapsed: list[str] = []
+        lapsed: list[Outcome] = []
         pool = Pool(PoolOptions(guardian, hooks=lapses(lapsed)))
         pool.apply({"a": scripted("--era", "legacy", *modes, **{"asks": ASKS, "protocol": "legacy", **config})})
         try:
@@ -124,7 +131,7 @@ async def process(*modes: str, **config: object) -> AsyncIterator[World]:
 async def web(made: McpServer, **config: object) -> AsyncIterator[World]:
     """A pool with a scripted HTTP server as ``a``."""
     async with serving(made.script) as http, guarded() as guardian:
-        lapsed: list[str] = []
+        lapsed: list[Outcome] = []
         pool = Pool(PoolOptions(guardian, hooks=lapses(lapsed)))
         pool.apply({"a": server(url=http.url, **{"asks": ASKS, "protocol": "legacy", **config})})
         try:
@@ -137,7 +144,7 @@ async def web(made: McpServer, **config: object) -> AsyncIterator[World]:
 async def fake(farm: Farm, **config: object) -> AsyncIterator[World]:
     """A pool with scripted transports as ``a``."""
     async with guarded() as guardian:
-        lapsed: list[str] = []
+        lapsed: list[Outcome] = []
         pool = Pool(PoolOptions(guardian, make_transport=farm, hooks=lapses(lapsed)))
         pool.apply({"a": server(**{"asks": ASKS, "protocol": "legacy", **config})})
         try:
@@ -196,7 +203,6 @@ async def test_a_question_over_http_is_answered_in_a_post_of_the_same_session() 
         ]
         assert structured(last) == {"given": given, "of": {"n": 1}}
         await eventually(lambda: len(made.declared) == 2)
-        assert {} in made.declared
         assert ALL in made.declared
 
 
@@ -238,7 +244,23 @@ async def test_the_server_is_told_what_the_client_declared_within_asks() -> None
         assert text(await world.call(asking("declared"))) == {}
 
 
-async def test_several_questions_at_once_are_one_round_or_more_but_none_is_lost() -> None:
+async def test_several_questions_at_once_are_one_round_and_what_is_asked_afterwards_another() -> None:
+    async def work(sent: Sent) -> Reply:
+        for methods in ([ELICIT, SAMPLE, ROOTS], [ELICIT]):
+            given = [sent.transport.ask(method) for method in methods]
+            await asyncio.gather(*(each for each in given if isinstance(each, asyncio.Future)))
+        return reply(content=[], structuredContent={"done": True})
+
+    async with fake(Farm(but(LEGACY, {"tools/call": work}))) as world:
+        made = asking()
+        first = await world.call(made)
+        assert questions(first) == [{"method": ELICIT}, {"method": SAMPLE}, {"method": ROOTS}]
+        second = await world.call(answered(made, first, YES))
+        assert questions(second) == [{"method": ELICIT}]
+        assert structured(await world.call(answered(made, second, YES))) == {"done": True}
+
+
+async def test_no_question_of_a_process_is_lost_in_however_many_rounds_it_comes() -> None:
     async with process() as world:
         made = asking(arguments={"rounds": [[ELICIT, SAMPLE, ROOTS], [ELICIT]]})
         outcome, asked = await world.call(made), 0
@@ -251,14 +273,36 @@ async def test_several_questions_at_once_are_one_round_or_more_but_none_is_lost(
         assert (asked, [len(each) for each in said if isinstance(each, list)]) == (4, [3, 1])
 
 
+async def test_a_question_waits_no_longer_than_a_moment_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Questions that come one by one, each within the grace of the last, do not hold up the first for ever."""
+    monkeypatch.setattr(parking, "GRACE", 60.0)
+    asked = asyncio.Event()
+
+    async def work(sent: Sent) -> Reply:
+        sent.transport.ask(ELICIT)
+        await asked.wait()
+        return await never(sent)
+
+    async with fake(Farm(but(LEGACY, {"tools/call": work}))) as world:
+        assert len(questions(await world.call(asking()))) == 1
+
+
+async def test_a_server_that_asks_and_answers_in_one_breath_has_asked_nobody() -> None:
+    async def work(sent: Sent) -> Reply:
+        sent.transport.ask(ELICIT)
+        return reply(content=[], structuredContent={"waited": False})
+
+    async with fake(Farm(but(LEGACY, {"tools/call": work}))) as world:
+        assert structured(await world.call(asking())) == {"waited": False}
+        assert (len(world.parking), world.lapsed) == (0, [])
+
+
 async def test_a_question_that_the_client_refuses_is_declined_and_the_call_goes_on() -> None:
     async with fake(curious(ELICIT, SAMPLE)) as world:
         made = asking()
         first = await world.call(made)
         assert isinstance(first, InputRequired)
         outcome = await world.call(answered(made, first, None, **dict.fromkeys(first.requests)))
-        if isinstance(outcome, InputRequired):
-            outcome = await world.call(answered(made, outcome, None, **dict.fromkeys(outcome.requests)))
         assert structured(outcome) == {"asked": 2, "declined": 0}
     assert decode_value(_value(declined(ELICIT, Roots()), "action")) == "cancel"
     assert decode_value(_value(declined(ROOTS, Roots()), "roots")) == []
@@ -286,10 +330,10 @@ async def test_a_partial_answer_is_taken_and_the_rest_is_asked_again() -> None:
     async with fake(curious(ELICIT, SAMPLE, ROOTS)) as world:
         made = asking()
         first = await world.call(made)
-        # The first question is on its way before the others are there; they wait for the next round.
-        second = await world.call(answered(made, first, YES))
+        assert isinstance(first, InputRequired)
+        second = await world.call(answered(made, first, None, **{"ask-1": YES}))
         assert isinstance(second, InputRequired)
-        assert list(second.requests) == ["ask-2", "ask-3"]
+        assert (list(second.requests), second.state) == (["ask-2", "ask-3"], first.state)
         no_roots: Object = {"roots": []}
         third = await world.call(answered(made, second, None, **{"ask-3": no_roots}))
         assert isinstance(third, InputRequired)
@@ -307,14 +351,17 @@ async def test_a_spent_ticket_gets_the_same_outcome_for_a_while() -> None:
         first = await world.call(made)
         second = await world.call(answered(made, first, YES))
         assert await world.call(answered(made, first, YES)) == second
-        last = await world.call(answered(made, second, YES))
-        assert await world.call(answered(made, second, YES)) == last
+        exchange, again, much_later = Exchange(), Exchange(), Exchange()
+        last = await world.call(answered(made, second, YES), exchange)
+        assert await world.call(answered(made, second, YES), again) == last
+        assert (exchange.repeated, again.repeated) == (False, True)
         assert await world.call(answered(made, first, YES)) == second
-        for ticket in list(world.parking._spent):
-            world.parking._forget(ticket)
-        gone = await world.call(answered(made, second, YES))
+        for ticket in world.parking.tickets.spent:
+            world.parking.tickets.forget(ticket)
+        gone = await world.call(answered(made, second, YES), much_later)
         assert isinstance(gone, Failure)
         assert (gone.reason, gone.may_have_run, gone.detail) == (Reason.UNAVAILABLE, True, "unknown_ticket")
+        assert much_later.repeated
         assert "no longer waits for these answers" in gone.text
 
 
@@ -332,7 +379,8 @@ async def test_two_who_come_with_one_ticket_get_one_outcome_and_one_may_leave() 
         made = asking()
         first = await world.call(made)
         loop = asyncio.get_running_loop()
-        one, two = (loop.create_task(world.call(answered(made, first, YES))) for _ in range(2))
+        exchanges = [Exchange(), Exchange()]
+        one, two = (loop.create_task(world.call(answered(made, first, YES), each)) for each in exchanges)
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         one.cancel()
@@ -340,6 +388,8 @@ async def test_two_who_come_with_one_ticket_get_one_outcome_and_one_may_leave() 
         release.set()
         assert structured(await two) == {"done": True}
         assert one.cancelled()
+        # The one that stayed tells of the end, the other has none to tell of.
+        assert [each.repeated for each in exchanges] == [True, False]
 
 
 async def test_a_client_that_leaves_after_its_answer_cancels_the_call() -> None:
@@ -413,25 +463,120 @@ async def test_over_http_two_calls_of_one_connection_each_get_their_own_question
 
 
 async def test_calls_on_one_pipe_take_turns_so_that_a_question_has_one_owner() -> None:
-    async with process() as world:
+    release = asyncio.Event()
+
+    async def work(sent: Sent) -> Reply:
+        if len(sent.transport.of("tools/call")) == 1:
+            await release.wait()
+        return reply(content=[], structuredContent={"asked": isinstance(sent.transport.ask(ELICIT), asyncio.Future)})
+
+    farm = Farm(but(LEGACY, {"tools/call": work}))
+    async with fake(farm) as world:
+        loop = asyncio.get_running_loop()
+        one, two = (loop.create_task(world.call(asking())) for _ in range(2))
+        await eventually(lambda: busy(farm))
+        completion = await world.call(asking(method="completion/complete"))
+        assert isinstance(completion, Complete)
+        transport = busy(farm)
+        assert transport is not None
+        assert len(transport.of("tools/call")) == 1
+        release.set()
+        assert [structured(await each) for each in (one, two)] == [{"asked": True}] * 2
+        assert len(transport.of("tools/call")) == 2
+
+
+async def test_a_call_behind_one_that_waits_for_a_person_runs_on_a_second_process() -> None:
+    """Its state is that of a fresh process; once the person has answered, calls go to the first one again."""
+    async with process(idle_stop="300ms") as world:
         one, two = asking(arguments={"rounds": [[ELICIT]]}), asking(arguments={"rounds": [[SAMPLE]]})
-        first = await world.call(one)
-        task = asyncio.get_running_loop().create_task(world.call(two))
+        first, second = await world.call(one), await world.call(two)
+        assert questions(second) == [{"method": SAMPLE, "params": {"of": "q-0"}}]
+        assert len(questions(await world.call(two))) == 1
+        assert world.pool.status()["a"].connections == 4
+        answers, again = Exchange(), Exchange()
+        assert isinstance(await world.call(answered(one, first, YES), answers), Complete)
+        assert isinstance(await world.call(asking("echo"), again), Complete)
+        assert answers.instance == again.instance
+        assert isinstance(await world.call(answered(two, second, YES)), Complete)
+
+
+async def test_calls_that_queue_behind_one_leave_when_it_begins_to_wait_for_a_person() -> None:
+    release, asked = asyncio.Event(), itertools.count()
+
+    async def work(sent: Sent) -> Reply:
+        if next(asked) > 0:
+            return reply(content=[], structuredContent={"by": farm.made.index(sent.transport)})
+        await release.wait()
+        later = sent.transport.ask(ELICIT)
+        assert isinstance(later, asyncio.Future)
+        await later
+        return reply(content=[], structuredContent={"by": farm.made.index(sent.transport)})
+
+    farm = Farm(but(LEGACY, {"tools/call": work}))
+    async with fake(farm) as world:
+        loop, made = asyncio.get_running_loop(), asking()
+        one = loop.create_task(world.call(made))
+        await eventually(lambda: busy(farm))
+        others = [loop.create_task(world.call(asking())) for _ in range(3)]
+        await eventually(lambda: len(world.slot.turns) == 3)
+        release.set()
+        first = await one
+        assert [structured(await each) for each in others] == [{"by": 2}] * 3
+        assert structured(await world.call(answered(made, first, YES))) == {"by": 1}
+        assert structured(await world.call(asking())) == {"by": 1}
+
+
+@pytest.mark.parametrize("config", [{"isolation": "shared"}, {"max_instances": 1}])
+async def test_where_there_is_no_second_process_a_call_waits_its_turn(config: dict[str, object]) -> None:
+    async with process(**config) as world:
+        made = asking()
+        first = await world.call(made)
+        task = asyncio.get_running_loop().create_task(world.call(asking("echo")))
         completion = await world.call(asking(method="completion/complete"))
         assert isinstance(completion, Complete)
         assert not task.done()
-        assert isinstance(await world.call(answered(one, first, YES)), Complete)
-        assert questions(await task) == [{"method": SAMPLE, "params": {"of": "q-1"}}]
+        assert isinstance(await world.call(answered(made, first, YES)), Complete)
+        assert isinstance(await task, Complete)
+
+
+async def test_one_principal_has_only_so_many_processes_however_many_of_its_calls_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(isolation, "LANES", 2)
+    farm = curious(ELICIT)
+    async with fake(farm, max_instances=8, timeouts={"call": "200ms"}) as world:
+        parked = [await world.call(asking()) for _ in range(2)]
+        assert [len(questions(each)) for each in parked] == [1, 1]
+        refused = await world.call(asking())
+        assert isinstance(refused, Failure)
+        assert refused.reason is Reason.OVERLOADED
+        assert len(farm.made) == 3
+        assert isinstance(await world.call(asking(who="other")), InputRequired)
+
+
+async def test_a_call_that_waits_for_its_turn_ends_with_the_gateway() -> None:
+    async with fake(curious(ELICIT), max_instances=1) as world:
+        await world.call(asking())
+        task = asyncio.get_running_loop().create_task(world.call(asking()))
+        await eventually(lambda: world.pool.status()["a"].in_flight == 1)
+        await world.pool.aclose()
+        gone = await task
+        assert isinstance(gone, Failure)
+        assert (gone.reason, gone.may_have_run) == (Reason.UNAVAILABLE, False)
 
 
 async def test_a_turn_that_does_not_come_is_refused_and_nothing_was_sent() -> None:
-    async with process(timeouts={"call": "200ms"}, concurrency=1) as world:
+    async with process(timeouts={"call": "200ms"}, concurrency=1, max_instances=1) as world:
         made = asking()
         first = await world.call(made)
         exchange = Exchange()
         refused = await world.call(asking("echo"), exchange)
         assert isinstance(refused, Failure)
         assert (refused.reason, refused.may_have_run, exchange.dispatched) == (Reason.OVERLOADED, False, False)
+        assert refused.text == (
+            'Server "a" waits for the answer to a question of another of your calls; answer that one first. '
+            "The call did not run. Try again later."
+        )
         # The parked call has waited longer than a call may take, which is not held against it.
         assert isinstance(await world.call(answered(made, first, YES)), Complete)
 
@@ -482,7 +627,7 @@ async def test_a_question_behind_a_cancelled_call_is_not_put_to_the_next(monkeyp
         await asyncio.wait([task])
         assert isinstance(await world.call(asking()), Complete)
         assert not isinstance(asked[0], asyncio.Future)
-        assert isinstance(await world.call(asking()), InputRequired)
+        assert isinstance(await world.call(asking()), Complete)
         assert isinstance(asked[1], asyncio.Future)
 
 
@@ -507,12 +652,13 @@ async def test_a_client_that_never_returns_lets_the_call_be_cancelled_and_counte
     async with process(timeouts={"asks": "100ms", "call": "5s"}) as world:
         made = asking()
         first = await world.call(made)
-        await eventually(lambda: bool(world.lapsed))
-        assert len(world.parking) == 0
-        late = await world.call(answered(made, first, YES))
+        await eventually(lambda: bool(world.lapsed) and len(world.parking) == 0)
+        exchange = Exchange()
+        late = await world.call(answered(made, first, YES), exchange)
         assert isinstance(late, Failure)
-        assert (late.reason, late.may_have_run) == (Reason.TIMEOUT, True)
+        assert (late.reason, late.may_have_run, exchange.repeated) == (Reason.TIMEOUT, True, True)
         assert "needed an answer of the client" in late.text
+        assert world.lapsed == [replace(late, detail="the client never answered")]
         cancelled = text(await world.call(asking("cancelled")))
         assert isinstance(cancelled, list)
         assert len(cancelled) == 1
@@ -523,9 +669,12 @@ async def test_a_parked_call_that_is_given_up_is_cancelled_at_once() -> None:
         made, exchange = asking(), Exchange()
         first = await world.call(made, exchange)
         exchange.abandon()
-        late = await world.call(answered(made, first, YES))
+        again = Exchange()
+        late = await world.call(answered(made, first, YES), again)
         assert isinstance(late, Failure)
         assert (late.reason, late.may_have_run) == (Reason.CANCELLED, True), late
+        # Who gave it up tells of its end.
+        assert (world.lapsed, again.repeated) == ([], True)
         cancelled = text(await world.call(asking("cancelled")))
         assert isinstance(cancelled, list)
         assert len(cancelled) == 1
@@ -539,15 +688,22 @@ async def test_a_server_that_ends_with_a_call_parked_on_it_fails_the_call() -> N
         transport = busy(farm)
         assert transport is not None
         transport.end()
-        gone = await world.call(answered(made, first, YES))
+        await eventually(lambda: bool(world.lapsed))
+        exchange = Exchange()
+        gone = await world.call(answered(made, first, YES), exchange)
         assert isinstance(gone, Failure)
-        assert (gone.reason, gone.may_have_run) == (Reason.UNAVAILABLE, True)
+        assert (gone.reason, gone.may_have_run, exchange.repeated) == (Reason.UNAVAILABLE, True, True)
         assert '"a"' in gone.text
+        assert world.lapsed == [gone]
 
 
 async def test_a_server_that_goes_on_without_an_answer_has_its_result_kept() -> None:
+    """The log has the end when it comes, and whoever comes for it later has no part in that."""
+    release = asyncio.Event()
+
     async def work(sent: Sent) -> Reply:
         later = sent.transport.ask(ELICIT)
+        await release.wait()
         sent.transport.say("notifications/cancelled", requestId="q")
         assert isinstance(later, asyncio.Future)
         return reply(content=[], structuredContent={"waited": False})
@@ -556,7 +712,12 @@ async def test_a_server_that_goes_on_without_an_answer_has_its_result_kept() -> 
         made = asking()
         first = await world.call(made)
         assert questions(first) == [{"method": ELICIT}]
-        assert structured(await world.call(answered(made, first, YES))) == {"waited": False}
+        release.set()
+        await eventually(lambda: bool(world.lapsed))
+        late = Exchange()
+        assert structured(await world.call(answered(made, first, YES), late)) == {"waited": False}
+        assert [structured(each) for each in world.lapsed] == [{"waited": False}]
+        assert late.repeated
 
 
 async def test_a_reload_lets_parked_calls_finish_on_their_old_connection() -> None:
@@ -574,6 +735,9 @@ async def test_a_parked_call_does_not_hold_up_the_end_of_the_gateway() -> None:
         await world.call(asking())
         async with asyncio.timeout(WAIT):
             await world.pool.aclose()
+        [end] = world.lapsed
+        assert isinstance(end, Failure)
+        assert end.reason is Reason.UNAVAILABLE
 
 
 async def test_an_idle_connection_with_a_call_parked_on_it_is_in_use() -> None:
@@ -584,35 +748,47 @@ async def test_an_idle_connection_with_a_call_parked_on_it_is_in_use() -> None:
         assert isinstance(await world.call(answered(made, first, YES)), Complete)
 
 
-async def reporting(sent: Sent) -> Reply:
-    """Report while a question is open, and after its answer."""
-    token = sent.meta["progressToken"]
-    later = sent.transport.ask(ELICIT)
-    assert isinstance(later, asyncio.Future)
-    sent.transport.say("notifications/progress", progressToken=token, progress=1)
-    await later
-    sent.transport.say("notifications/progress", progressToken=token, progress=2)
-    return reply(content=[])
+def reporting(parked: asyncio.Event, said: asyncio.Event) -> Farm:
+    """Servers that report once a question is with the client, and after its answer."""
+
+    async def work(sent: Sent) -> Reply:
+        token = sent.meta["progressToken"]
+        later = sent.transport.ask(ELICIT)
+        assert isinstance(later, asyncio.Future)
+        await parked.wait()
+        sent.transport.say("notifications/progress", progressToken=token, progress=1)
+        said.set()
+        await later
+        sent.transport.say("notifications/progress", progressToken=token, progress=2)
+        return reply(content=[])
+
+    return Farm(but(LEGACY, {"tools/call": work}))
 
 
 async def test_progress_of_a_parked_call_reaches_a_client_that_stayed() -> None:
     async def ask(requests: object) -> Object:
         raise AssertionError
 
-    async with fake(Farm(but(LEGACY, {"tools/call": reporting}))) as world:
+    parked, said = asyncio.Event(), asyncio.Event()
+    async with fake(reporting(parked, said)) as world:
         client = Client()
         made, exchange = asking(progress_token="one"), client.exchange()
         exchange.ask = ask
         first = await world.call(made, exchange)
+        parked.set()
+        await said.wait()
         await world.call(answered(made, first, YES), exchange)
-        assert [said["progress"] for _, said in client.heard] == [1, 2]
+        assert [params["progress"] for _, params in client.heard] == [1, 2]
 
 
 async def test_progress_of_a_parked_call_reaches_the_client_that_came_back() -> None:
-    async with fake(Farm(but(LEGACY, {"tools/call": reporting}))) as world:
+    parked, said = asyncio.Event(), asyncio.Event()
+    async with fake(reporting(parked, said)) as world:
         before, after = Client(), Client()
         made = asking(progress_token="one")
         first = await world.call(made, before.exchange())
+        parked.set()
+        await said.wait()
         await world.call(replace(answered(made, first, YES), progress_token="two"), after.exchange())
         assert before.heard == []
         assert after.heard == [("notifications/progress", {"progressToken": "two", "progress": 2})]
@@ -647,18 +823,18 @@ async def test_a_call_can_have_only_so_many_questions_open() -> None:
     given: list[object] = []
 
     async def work(sent: Sent) -> Reply:
-        given.extend(sent.transport.ask(ELICIT) for _ in range(parking.MAX_OPEN + 3))
+        given.extend(sent.transport.ask(ELICIT) for _ in range(MAX_OPEN + 3))
         return await never(sent)
 
     async with fake(Farm(but(LEGACY, {"tools/call": work}))) as world:
         assert isinstance(await world.call(asking()), InputRequired)
         later: list[Later] = [each for each in given if isinstance(each, asyncio.Future)]
-        assert (len(given), len(later)) == (parking.MAX_OPEN + 3, parking.MAX_OPEN)
+        assert (len(given), len(later)) == (MAX_OPEN + 3, MAX_OPEN)
 
 
 @pytest.mark.parametrize(("name", "bound"), [("MAX_SPENT", 2), ("MAX_SPENT_BYTES", 200)])
 async def test_only_so_many_spent_tickets_are_kept(name: str, bound: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parking, name, bound)
+    monkeypatch.setattr(tickets, name, bound)
     async with process() as world:
         made = asking()
         spent = []
@@ -667,4 +843,4 @@ async def test_only_so_many_spent_tickets_are_kept(name: str, bound: int, monkey
             assert isinstance(await world.call(spent[-1]), Complete)
         kept = [isinstance(await world.call(each), Complete) for each in spent]
         assert (kept[0], kept[-1]) == (False, True)
-        assert len(world.parking._spent) <= 2
+        assert len(world.parking.tickets.spent) <= 2

@@ -22,8 +22,9 @@ from gateway.errors import DownstreamError, Reason
 from gateway.model.call import Caller, Target
 from gateway.model.catalog import Kind
 from gateway.model.exchange import Exchange
+from gateway.model.news import TaskNews
 from gateway.model.outcome import Complete, Failure
-from gateway.protocol.rawjson import Value, decode_value
+from gateway.protocol.rawjson import Object, Value, decode_value
 from gateway.protocol.versions import Era
 from tests.kit.http_server import McpServer, serving
 from tests.kit.processes import alive, eventually, guarded, scripted
@@ -37,7 +38,9 @@ from tests.kit.transport import (
     Sent,
     but,
     call,
+    discover,
     initialize,
+    members,
     never,
     reply,
     server,
@@ -256,6 +259,40 @@ async def test_sessions_end_on_every_server() -> None:
         async with asyncio.timeout(WAIT):
             while any(len(farm.live) > 1 for farm in farms.farms.values()):
                 await asyncio.sleep(0.001)
+
+
+async def test_tasks_are_watched_at_their_server_and_its_word_is_heard_until_nobody_listens() -> None:
+    def runs(sent: Sent) -> Reply:
+        greeting = discover(sent)
+        assert greeting.result is not None
+        return Reply({**greeting.result, **members(capabilities={"extensions": {"io.modelcontextprotocol/tasks": {}}})})
+
+    farms, told, heard = Farms(a=Farm(but(MODERN, {"server/discover": runs}))), Told(), list[TaskNews]()
+    async with scripted_pool(farms, told) as pool:
+        pool.apply({"a": server()})
+        await told.heard("change", "a")
+        end = pool.task_news(heard.append)
+        pool.watch_task("a", "t-1")
+        await pool.subscribed(["a"])
+        transport = farms.farms["a"].made[0]
+        sent = await transport.reached("subscriptions/listen")
+        assert sent.params["notifications"] == {"taskIds": ["t-1"]}
+        state: Object = {
+            "taskId": "t-1",
+            "status": "working",
+            "_meta": {"io.modelcontextprotocol/subscriptionId": sent.id},
+        }
+        transport.say("notifications/tasks", **state)
+        assert [(news.server, news.task, news.instance) for news in heard] == [("a", "t-1", transport.instance)]
+        end()
+        transport.say("notifications/tasks", **state)
+        assert len(heard) == 1
+        pool.unwatch_task("a", "t-1")
+        pool.apply({})
+        pool.unwatch_task("a", "t-1")
+        pool.unwatch_task("gone", "t-1")
+        with pytest.raises(DownstreamError):
+            pool.watch_task("gone", "t-1")
 
 
 async def test_subscriptions_reach_their_server_and_come_back_with_its_name() -> None:

@@ -33,6 +33,23 @@ async def test_a_discovery_means_modern() -> None:
     assert transport.sent[0].request.cancel is None
 
 
+@pytest.mark.parametrize(("refusals", "found"), [(1, True), (2, False)])
+async def test_a_server_that_refuses_the_version_it_says_it_speaks_is_asked_once_more(
+    refusals: int, found: bool
+) -> None:
+    refusal = failure(-32022, data={"supported": ["2026-07-28"], "requested": "2026-07-28"}, status=400)
+    answers = [refusal] * refusals
+    transport = FakeHttp({"server/discover": lambda sent: answers.pop() if answers else discover(sent)})
+
+    if found:
+        assert (await probe(peer(transport), 5)).era is Era.MODERN
+    else:
+        with pytest.raises(DownstreamError, match="accepts no request of the gateway's version"):
+            await probe(peer(transport), 5)
+
+    assert len(transport.sent) == 2
+
+
 @pytest.mark.parametrize(
     "answer",
     [

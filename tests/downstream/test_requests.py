@@ -9,6 +9,7 @@ from gateway.downstream.requests import (
     ParamHeaders,
     answers,
     call_meta,
+    list_meta,
     modern_meta,
     param_annotations,
     standard_headers,
@@ -109,3 +110,9 @@ def test_the_memory_of_annotations_is_bounded(monkeypatch: pytest.MonkeyPatch) -
         made = call(params={"name": "t", "arguments": {f"x{number}": number}}, definition=definition)
         assert rendered.render(made) == {f"Mcp-Param-X{number}": str(number)}
         assert len(rendered._known) <= 2
+
+
+def test_lists_are_asked_for_with_what_some_client_may_be_asked_for() -> None:
+    declared = list_meta(("roots",))["io.modelcontextprotocol/clientCapabilities"]
+    assert isinstance(declared, dict)
+    assert declared.keys() == {"roots", "extensions"}

@@ -200,3 +200,22 @@ async def test_use_is_counted_and_dated() -> None:
             assert one.in_flight == 1
         assert one.in_flight == 0
         assert one.last_used >= before
+
+
+async def test_a_task_keeps_its_slot_for_as_long_as_it_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.downstream.slot.MAX_HELD", 2)
+    async with slot(Farm(MODERN)) as (one, _, _starts):
+        found = [one.busy]
+        one.hold("a", 60.0)
+        found.append(one.busy)
+        one.let_go("a")
+        one.let_go("never")
+        found.append(one.busy)
+        one.hold("b", 0.0)
+        found.append(one.busy)
+        assert found == [False, True, False, False]
+        for name in ("c", "d", "e"):
+            one.hold(name, None)
+        one.let_go("d")
+        one.let_go("e")
+        assert not one.busy

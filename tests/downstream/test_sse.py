@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from gateway.config.servers import Server
-from gateway.downstream import sse as module
+from gateway.downstream import remote
 from gateway.downstream.connection import Connection, Setup
 from gateway.downstream.guardian import Guardian
 from gateway.downstream.http import HttpTransport
@@ -197,7 +197,7 @@ async def test_whoever_stops_waiting_cancels_the_call() -> None:
 
 
 async def test_so_many_answers_are_under_way_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_ASIDE", 2)
+    monkeypatch.setattr(remote, "MAX_ASIDE", 2)
     server, inbox = SseServer(), Recorder({})
     async with talking(server, inbox) as transport:
         asks = b"".join(b'data: {"jsonrpc":"2.0","id":"%d","method":"ping"}\n\n' % number for number in range(5))

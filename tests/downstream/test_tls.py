@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from gateway.config.servers import Server, ServerTls
-from gateway.downstream.client import Departure, HttpClient
+from gateway.downstream.client import HttpClient
 from gateway.downstream.tls import context, key_digest
+from gateway.downstream.transport import Departure
 from gateway.errors import DownstreamError, Reason
 from tests.kit import certificates
 from tests.kit.certificates import Certificate

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from gateway.downstream.transport import Answer, Later, Reply, Request, Transport, deliver, encode_answer
+from gateway.downstream.transport import Answer, Later, Owed, Reply, Request, Transport, encode_answer
 from gateway.errors import DownstreamError, Reason
 from gateway.protocol.jsonrpc import ErrorObject
 from tests.kit.transport import FakeHttp, FakeTransport, members, never, reply
@@ -39,13 +39,14 @@ async def test_the_scripted_transport_fails_what_waits_when_it_ends() -> None:
 
 async def test_an_answer_is_sent_at_once_or_when_it_is_there_or_never() -> None:
     sent: list[Answer] = []
+    owed = Owed()
     given: Answer = members(action="cancel")
-    deliver(given, sent.append)
+    owed.deliver(1, given, sent.append)
     assert sent == [given]
     later: Later = asyncio.get_running_loop().create_future()
     dropped: Later = asyncio.get_running_loop().create_future()
-    deliver(later, sent.append)
-    deliver(dropped, sent.append)
+    owed.deliver(2, later, sent.append)
+    owed.deliver(3, dropped, sent.append)
     dropped.cancel()
     await asyncio.sleep(0)
     assert sent == [given]
@@ -57,3 +58,19 @@ async def test_an_answer_is_sent_at_once_or_when_it_is_there_or_never() -> None:
 def test_an_answer_is_a_result_or_an_error() -> None:
     assert encode_answer("a", members(x=1)) == b'{"jsonrpc":"2.0","id":"a","result":{"x":1}}'
     assert b'"error":{"code":-32601' in encode_answer(7, ErrorObject(-32601, "no"))
+
+
+async def test_an_answer_that_its_server_does_not_want_any_more_is_given_up() -> None:
+    sent: list[Answer] = []
+    owed = Owed()
+    first: Later = asyncio.get_running_loop().create_future()
+    second: Later = asyncio.get_running_loop().create_future()
+    owed.deliver("1", first, sent.append)
+    owed.deliver(1, second, sent.append)
+    owed.withdraw(1)
+    owed.withdraw("nobody's")
+    await asyncio.sleep(0)
+    assert (first.done(), second.cancelled(), len(owed)) == (False, True, 1)
+    first.set_result({})
+    await asyncio.sleep(0)
+    assert (sent, len(owed)) == ([{}], 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.downstream.wishes import MAX_WISHES, Full, Wishes
+from gateway.downstream.wishes import MAX_WISHES, Full, Wanted, Wishes
 
 
 def test_the_first_subscriber_begins_a_wish_and_the_last_one_ends_it() -> None:
@@ -24,3 +24,13 @@ def test_there_is_room_for_so_many_resources_and_for_any_number_of_their_subscri
         wishes.add("one more")
     assert not wishes.add("0")
     assert len(wishes) == MAX_WISHES
+
+
+def test_what_is_wanted_of_a_server_is_resources_and_tasks() -> None:
+    wanted = Wanted()
+    assert not wanted
+    wanted.tasks.add("t-1")
+    assert wanted
+    wanted.tasks.remove("t-1")
+    wanted.resources.add("file:///a")
+    assert wanted

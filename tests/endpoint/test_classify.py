@@ -134,10 +134,15 @@ def test_a_long_version_is_cut_before_it_is_echoed() -> None:
 
 
 @pytest.mark.parametrize(
-    "method", ["nope", "initialize", "ping", "logging/setLevel", "resources/subscribe", "tasks/get"]
+    "method", ["tools/nope", "a b", "initialize", "ping", "logging/setLevel", "resources/subscribe", "tasks/list"]
 )
 def test_a_method_of_another_era_or_of_none_is_not_found(method: str) -> None:
     assert code_of(call(method=method), HEADERS | {"mcp-method": method}) == -32601
+
+
+def test_a_method_that_only_an_extension_can_have_goes_on_to_where_its_server_is_sought() -> None:
+    row, _ = classify.modern(call(method="search/run"), HEADERS | {"mcp-method": "search/run"})
+    assert (row.name, row.opaque) == ("search/run", True)
 
 
 def test_a_good_request_gives_its_row_and_what_meta_said() -> None:

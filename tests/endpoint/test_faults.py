@@ -108,3 +108,17 @@ def test_a_missing_capability_is_relayed_only_if_the_client_lacks_it(
 def test_unreadable_data_is_no_capability() -> None:
     error = ErrorObject(-32021, "m", rawjson.Raw(b"{"))
     assert faults.of_server(asked(Era.MODERN), error, "modern") is error
+
+
+@pytest.mark.parametrize("extension", ["io.modelcontextprotocol/oauth-client-credentials", "com.example/search"])
+def test_an_extension_that_the_client_has_and_the_gateway_keeps_back_is_the_gateways_fault(extension: str) -> None:
+    needed = rawjson.raw({"requiredCapabilities": {"extensions": {extension: {}}}})
+    error = ErrorObject(-32021, "m", needed)
+    assert faults.of_server(asked(Era.MODERN), error, "modern") is error
+    declared: Object = {"extensions": {extension: {}}}
+    fitted = faults.of_server(asked(Era.MODERN, capabilities=declared), error, "modern")
+    if extension.startswith("com."):
+        assert fitted is error
+    else:
+        assert isinstance(fitted, Failure)
+        assert (fitted.reason, extension in fitted.text) == (Reason.DENIED, True)

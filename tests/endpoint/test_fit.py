@@ -237,3 +237,25 @@ def test_a_server_cannot_pass_for_the_gateway_in_a_question(caller: Caller) -> N
     asked = json.loads(rawjson.encode(fit.question(call(caller), Exchange(instance=FACTS), item)))
     assert "bank" not in json.dumps(asked)
     assert "progressToken" not in json.dumps(asked)
+
+
+def test_a_modern_client_is_not_told_how_a_legacy_tool_runs() -> None:
+    """Whether a call becomes a task is its server's choice there (Tasks extension §Capability Negotiation)."""
+    wire = PLAIN.encoded("x")
+    assert fit.modern_definition(wire, PLAIN) is wire
+    runs = tool("t", execution={"taskSupport": "required"}, title="T")
+    assert json.loads(fit.modern_definition(runs.encoded("x"), runs)) == json.loads(tool("t", title="T").encoded("x"))
+    assert "execution" in json.loads(fit.legacy_definition(runs.encoded("x"), runs))
+
+
+@pytest.mark.parametrize("caller", [MODERN, LEGACY])
+def test_a_view_in_a_tools_result_leads_to_the_tools_own_server(caller: Caller) -> None:
+    """MCP Apps: hosts read what a result names like what a definition names."""
+    both = (tool("add", _meta={"ui": {"resourceUri": "ui://v"}}),)
+    now = moment(lists={"notes": both, "other": both})
+    read = value('{"content":[],"_meta":{"ui":{"resourceUri":"ui://v"},"k":1}}', call(caller), now)
+    assert (read["_meta"]["ui"], read["_meta"]["k"]) == ({"resourceUri": "ui://notes+v"}, 1)
+    now.hides = lambda principal, target: target.server == "other"
+    assert value('{"content":[],"_meta":{"ui":{"resourceUri":"ui://v"}}}', call(caller), now)["_meta"]["ui"] == {
+        "resourceUri": "ui://v"
+    }

@@ -185,3 +185,26 @@ def test_only_an_anonymous_gateway_of_public_servers_is_public(
 def test_a_server_without_a_feature_does_not_shorten_its_lists() -> None:
     only_tools = listed("notes", tool("t"), capabilities={"tools": {"listChanged": True}})
     assert listing.hints(moment(lists={"notes": only_tools}), [Kind.PROMPT])["ttlMs"] == 60_000
+
+
+def test_a_tool_names_its_view_so_that_it_leads_to_its_own_server() -> None:
+    """MCP Apps §Resource Discovery: the same URI at two servers, and one that is nobody else's."""
+    both = (
+        tool("show", _meta={"ui": {"resourceUri": "ui://v", "visibility": ["app"]}}),
+        definition(Kind.RESOURCE, "ui://v"),
+    )
+    own = tool("own", _meta={"ui/resourceUri": "ui://own"})
+    now = moment(lists={"a": (*both, own), "b": both})
+    shown = {item["name"]: item["_meta"] for item in page(now)["tools"]}
+    assert shown == {
+        "a__show": {"ui": {"resourceUri": "ui://a+v", "visibility": ["app"]}},
+        "a__own": {"ui/resourceUri": "ui://own"},
+        "b__show": {"ui": {"resourceUri": "ui://b+v", "visibility": ["app"]}},
+    }
+    listed_uris = [item["uri"] for item in page(now, method="resources/list")["resources"]]
+    assert listed_uris == ["ui://a+v", "ui://b+v"]
+    now.hides = lambda principal, target: target.server == "b"
+    assert {item["name"]: item["_meta"] for item in page(now)["tools"]} == {
+        "a__show": {"ui": {"resourceUri": "ui://v", "visibility": ["app"]}},
+        "a__own": {"ui/resourceUri": "ui://own"},
+    }

@@ -117,9 +117,32 @@ async def test_a_drain_that_is_cut_short_still_answers_every_call() -> None:
     assert outcome.reason is Reason.OVERLOADED
 
 
-async def test_draining_waits_for_the_last_call_and_then_stops_the_rest() -> None:
-    running = Running()
+async def test_a_call_that_begins_when_the_drain_is_over_is_answered_and_not_made() -> None:
+    """S187: its request was let in before, and took long to come."""
+    running, gate, now = Running(), Gate(), moment()
+    now.chain = gate
     await running.drain(0)
+    outcome = await running.run(now, CALL, Exchange(), Ticket())
+    assert isinstance(outcome, Failure)
+    assert (outcome.reason, outcome.may_have_run) == (Reason.OVERLOADED, False)
+    assert gate.began.empty()
+
+
+async def test_a_drain_waits_for_requests_on_their_way_to_a_call_and_for_answers_on_theirs_back() -> None:
+    running = Running()
+    with running.request():
+        drain = asyncio.get_running_loop().create_task(running.drain(60))
+        await asyncio.sleep(0)
+        assert isinstance(await running.run(moment(), CALL, Exchange(), Ticket()), Complete)
+        await asyncio.sleep(0)
+        assert not drain.done()
+    async with asyncio.timeout(5):
+        await drain
+
+
+async def test_draining_waits_for_the_last_call_and_then_stops_the_rest() -> None:
+    await Running().drain(0)
+    running = Running()
     gate = Gate()
     now = moment()
     now.chain = gate

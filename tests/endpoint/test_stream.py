@@ -120,6 +120,22 @@ async def test_a_stream_that_is_no_longer_allowed_ends_with_the_next_heartbeat(m
         assert (await connection.reply()).body == b""
 
 
+async def test_a_message_that_may_be_lost_is_where_there_is_no_room_and_the_client_stays() -> None:
+    async def use(stream: EventStream) -> web.StreamResponse:
+        stream.offer(json.dumps("x" * QUEUE_BYTES).encode())
+        for number in range(30):
+            stream.offer(json.dumps(f"{number:05}" * 2_000).encode())
+        return await stream.finish(b'"end"')
+
+    async with streaming(use) as port, connect(port) as connection:
+        await connection.send(GET)
+        events: list[str] = (await connection.reply()).events  # type: ignore[assignment]  # reason: texts, here.
+    numbers = [int(event[:5]) for event in events[:-1]]
+    assert numbers == list(range(len(numbers)))
+    assert 20 < len(numbers) < 30
+    assert events[-1] == "end"
+
+
 async def test_a_client_whose_queue_is_full_is_dropped() -> None:
     metrics = Metrics()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from gateway.endpoint.updates import Updates, Watcher
+from gateway.endpoint.updates import MAX_PARTS, Updates, Watcher
 from gateway.model.catalog import Kind
 from gateway.model.principal import ANONYMOUS
 from tests.kit.definitions import definition
@@ -60,6 +60,38 @@ async def test_what_is_no_longer_visible_is_not_told() -> None:
     services.resource_changed("notes", "note://one")
     services.resource_changed("notes", "note://2")
     assert await heard.wait() == ["note://2"]
+
+
+async def test_a_part_of_what_was_subscribed_to_is_told_by_its_own_name() -> None:
+    """Schema, ResourceUpdatedNotification."""
+    services = FakeServices(moment())
+    updates, heard, watcher = watching(services, "note://dir", "notes+note://box/")
+    updates.subscribe(watcher)
+    for uri in ("note://dir/a#x", "note://box/b", "note://directory", "note://box"):
+        services.resource_changed("notes", uri)
+    assert await heard.wait() == ["note://dir/a#x", "notes+note://box/b"]
+    updates.close()
+
+
+async def test_a_part_that_is_not_visible_is_not_told() -> None:
+    services = FakeServices(moment())
+    updates, heard, watcher = watching(services, "note://dir")
+    updates.subscribe(watcher)
+    services.now.hides = lambda principal, target: target.name == "note://dir/secret"
+    services.resource_changed("notes", "note://dir/secret")
+    services.resource_changed("notes", "note://dir/open")
+    assert await heard.wait() == ["note://dir/open"]
+    updates.close()
+
+
+async def test_too_many_parts_at_once_are_the_whole() -> None:
+    services = FakeServices(moment())
+    updates, heard, watcher = watching(services, "note://dir")
+    updates.subscribe(watcher)
+    for number in range(10 * MAX_PARTS):
+        services.resource_changed("notes", f"note://dir/{number}")
+    assert await heard.wait() == [*(f"note://dir/{number}" for number in range(MAX_PARTS)), "note://dir"]
+    updates.close()
 
 
 async def test_an_ended_subscription_hears_nothing_not_even_what_was_due() -> None:

@@ -14,7 +14,13 @@ import sys
 import httpx
 from mcp import ClientSession, McpError
 from mcp.client.streamable_http import streamable_http_client
-from mcp.types import ElicitRequestParams, ElicitResult
+from mcp.types import (
+    CreateMessageRequestParams,
+    CreateMessageResult,
+    ElicitRequestParams,
+    ElicitResult,
+    TextContent,
+)
 from pydantic import AnyUrl, BaseModel
 
 
@@ -52,12 +58,19 @@ async def elicited(context: object, params: ElicitRequestParams) -> ElicitResult
     return ElicitResult(action="accept", content={"guests": 4})
 
 
+async def sampled(context: object, params: CreateMessageRequestParams) -> CreateMessageResult:
+    """Answer as a model would that repeats what it is told."""
+    asked = params.messages[-1].content
+    words = asked.text if isinstance(asked, TextContent) else ""
+    return CreateMessageResult(role="assistant", content=TextContent(type="text", text=f"soup ({words})"), model="m")
+
+
 async def main(url: str, key: str | None) -> None:
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     async with (
         httpx.AsyncClient(headers=headers, timeout=30) as client,
         streamable_http_client(url, http_client=client) as (read, write, _),
-        ClientSession(read, write, elicitation_callback=elicited) as session,
+        ClientSession(read, write, elicitation_callback=elicited, sampling_callback=sampled) as session,
     ):
         show({"ok": raw(await session.initialize())})
         while line := await asyncio.to_thread(sys.stdin.readline):

@@ -14,7 +14,13 @@ import sys
 import httpx2
 from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
-from mcp_types import ElicitRequestParams, ElicitResult
+from mcp_types import (
+    CreateMessageRequestParams,
+    CreateMessageResult,
+    ElicitRequestParams,
+    ElicitResult,
+    TextContent,
+)
 from pydantic import BaseModel
 
 MODES = {"legacy": "legacy", "modern": "2026-07-28", "auto": "auto"}
@@ -54,12 +60,22 @@ async def elicited(context: object, params: ElicitRequestParams) -> ElicitResult
     return ElicitResult(action="accept", content={"guests": 4})
 
 
+async def sampled(context: object, params: CreateMessageRequestParams) -> CreateMessageResult:
+    """Answer as a model would that repeats what it is told."""
+    asked = params.messages[-1].content
+    words = asked.text if isinstance(asked, TextContent) else ""
+    return CreateMessageResult(role="assistant", content=TextContent(type="text", text=f"soup ({words})"), model="m")
+
+
 async def main(url: str, mode: str, key: str | None) -> None:
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     async with (
         httpx2.AsyncClient(headers=headers, timeout=30) as http,
         Client(
-            streamable_http_client(url, http_client=http), mode=MODES[mode], elicitation_callback=elicited
+            streamable_http_client(url, http_client=http),
+            mode=MODES[mode],
+            elicitation_callback=elicited,
+            sampling_callback=sampled,
         ) as client,
     ):
         show({"ok": {"protocolVersion": client.protocol_version}})

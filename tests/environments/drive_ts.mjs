@@ -16,18 +16,31 @@ const load = (name) => import(pathToFileURL(require.resolve(name)).href).then((m
 
 const MODES = { legacy: "legacy", modern: { pin: "2026-07-28" }, auto: "auto" };
 
+// What a client answers its servers: always as many guests, and a model that repeats what it is told.
+const CAPABILITIES = { elicitation: {}, sampling: {} };
+const elicited = async () => ({ action: "accept", content: { guests: 4 } });
+const sampled = async (request) => {
+  const text = `soup (${request.params.messages.at(-1).content.text})`;
+  return { role: "assistant", content: { type: "text", text }, model: "m" };
+};
+
 async function connect() {
   const requestInit = key ? { headers: { Authorization: `Bearer ${key}` } } : {};
   const info = { name: "drive-ts", version: "1.0.0" };
   if (mode === "v1") {
     const { Client } = await load("@modelcontextprotocol/sdk/client/index.js");
     const { StreamableHTTPClientTransport } = await load("@modelcontextprotocol/sdk/client/streamableHttp.js");
-    const client = new Client(info);
+    const { CreateMessageRequestSchema, ElicitRequestSchema } = await load("@modelcontextprotocol/sdk/types.js");
+    const client = new Client(info, { capabilities: CAPABILITIES });
+    client.setRequestHandler(ElicitRequestSchema, elicited);
+    client.setRequestHandler(CreateMessageRequestSchema, sampled);
     await client.connect(new StreamableHTTPClientTransport(new URL(url), { requestInit }));
     return client;
   }
   const { Client, StreamableHTTPClientTransport } = await load("@modelcontextprotocol/client");
-  const client = new Client(info, { versionNegotiation: { mode: MODES[mode] } });
+  const client = new Client(info, { capabilities: CAPABILITIES, versionNegotiation: { mode: MODES[mode] } });
+  client.setRequestHandler("elicitation/create", elicited);
+  client.setRequestHandler("sampling/createMessage", sampled);
   await client.connect(new StreamableHTTPClientTransport(new URL(url), { requestInit }));
   return client;
 }

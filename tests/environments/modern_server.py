@@ -13,7 +13,18 @@ from mcp import MCPError
 from mcp.server import MCPServer
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.mcpserver import Context
-from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult, InputRequiredResult, ToolAnnotations
+from mcp_types import (
+    CreateMessageRequest,
+    CreateMessageRequestParams,
+    CreateMessageResult,
+    ElicitRequest,
+    ElicitRequestFormParams,
+    ElicitResult,
+    InputRequiredResult,
+    SamplingMessage,
+    TextContent,
+    ToolAnnotations,
+)
 from pydantic import BaseModel, Field
 
 
@@ -62,15 +73,50 @@ async def wait(seconds: Annotated[float, Field(ge=0, le=60)], ctx: Context[Any, 
     return "waited"
 
 
+def _guests() -> ElicitRequest:
+    schema = {"type": "object", "properties": {"guests": {"type": "integer"}}, "required": ["guests"]}
+    return ElicitRequest(params=ElicitRequestFormParams(message="How many guests?", requested_schema=schema))
+
+
+def _dish(words: str) -> CreateMessageRequest:
+    question = SamplingMessage(role="user", content=TextContent(type="text", text=words))
+    return CreateMessageRequest(params=CreateMessageRequestParams(messages=[question], max_tokens=20))
+
+
+def _text(answer: CreateMessageResult) -> str:
+    return answer.content.text if isinstance(answer.content, TextContent) else ""
+
+
 @server.tool()
 def book(place: str, ctx: Context[Any, Any]) -> str | InputRequiredResult:
     """Book a table, for as many guests as the client says when asked."""
     answer = (ctx.input_responses or {}).get("guests")
     if not isinstance(answer, ElicitResult):
-        schema = {"type": "object", "properties": {"guests": {"type": "integer"}}, "required": ["guests"]}
-        question = ElicitRequestFormParams(message="How many guests?", requested_schema=schema)
-        return InputRequiredResult(input_requests={"guests": ElicitRequest(params=question)}, request_state=place)
+        return InputRequiredResult(input_requests={"guests": _guests()}, request_state=place)
     return f"{answer.action}: {(answer.content or {}).get('guests')} at {ctx.request_state}"
+
+
+@server.tool()
+def suggest(ctx: Context[Any, Any]) -> str | InputRequiredResult:
+    """Have the client's model suggest a dish."""
+    answer = (ctx.input_responses or {}).get("dish")
+    if not isinstance(answer, CreateMessageResult):
+        return InputRequiredResult(input_requests={"dish": _dish("Suggest a dish.")})
+    return _text(answer)
+
+
+@server.tool()
+def evening(place: str, ctx: Context[Any, Any]) -> str | InputRequiredResult:
+    """Book a table and then have a dish suggested for as many guests."""
+    answers = ctx.input_responses or {}
+    match answers.get("guests"), answers.get("dish"):
+        case _, CreateMessageResult() as dish:
+            return f"{ctx.request_state} at {place}, {_text(dish)}"
+        case ElicitResult() as booked, _:
+            state = f"{booked.action}: {(booked.content or {}).get('guests')}"
+            return InputRequiredResult(input_requests={"dish": _dish(state)}, request_state=state)
+        case _:
+            return InputRequiredResult(input_requests={"guests": _guests()})
 
 
 @server.tool()

@@ -42,5 +42,9 @@ def http(**settings: object) -> Server:
 
 def catalog_of(lists: Mapping[str, list[Definition]], naming: Naming | None = None) -> Catalog:
     """Build the catalog of plain stdio servers from their definitions."""
-    from_lists = {server: listing(server, *items) for server, items in lists.items()}
-    return build(naming or Naming(), {server: stdio() for server in lists}, from_lists)
+    return build_catalog({server: listing(server, *items) for server, items in lists.items()}, naming)
+
+
+def build_catalog(listings: Mapping[str, Listing], naming: Naming | None = None) -> Catalog:
+    """Build the catalog of plain stdio servers from their listings."""
+    return build(naming or Naming(), {server: stdio() for server in listings}, listings)

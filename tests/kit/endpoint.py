@@ -22,17 +22,19 @@ from gateway.config.root import Config, Listen, LoadedConfig
 from gateway.endpoint.body import BodyLimits
 from gateway.endpoint.connection import Bounds
 from gateway.endpoint.server import Endpoint
-from gateway.endpoint.services import ChangeListener, UpdateListener
+from gateway.endpoint.services import ChangeListener, TaskListener, UpdateListener
 from gateway.errors import DownstreamError, Reason
 from gateway.model.call import Call, Caller, Target
 from gateway.model.catalog import Catalog, Definition, Kind, Listing, Route
 from gateway.model.exchange import Exchange, InstanceFacts
+from gateway.model.news import TaskNews
 from gateway.model.outcome import Complete, Outcome
 from gateway.model.principal import Principal
-from gateway.pipeline import resources
+from gateway.pipeline import extensions, resources
 from gateway.pipeline.resources import Resolved
-from gateway.policy.limits import RequestBudget
+from gateway.policy.limits import InFlight, RequestBudget
 from gateway.protocol import rawjson
+from gateway.protocol.versions import Era
 from gateway.state.memory import MemoryStore
 from gateway.state.sealing import Sealer
 from gateway.telemetry.metrics import Metrics
@@ -128,9 +130,26 @@ class FakeMoment:
         )
 
     def bare_uri(self, route: Route, principal: Principal, view: str | None) -> str:
+        if route.kind is Kind.RESOURCE:
+            return self.shown_uri(route.server, route.name, principal, view)
         rivals = self.catalog.by_uri.get((route.kind, route.name), ())
         seen = [rival for rival in rivals if self._sees(principal, view, target_of(rival))]
-        return route.name if len(seen) < 2 else f"{route.server}+{route.name}"
+        return route.name if len(seen) < 2 else resources.qualified(route.server, route.name)
+
+    def shown_uri(self, server: str, uri: str, principal: Principal, view: str | None) -> str:
+        return resources.shown(self.catalog, server, uri, lambda target: self._sees(principal, view, target))
+
+    def offers(self, era: Era, principal: Principal, view: str | None) -> rawjson.Object:
+        return extensions.offered(self.catalog, era, lambda target: self._sees(principal, view, target))
+
+    def owner(self, method: str, principal: Principal, caller: Caller) -> Target | None:
+        return extensions.owner(
+            self.catalog,
+            method,
+            caller.capabilities,
+            caller.era,
+            lambda target: self._sees(principal, caller.view, target),
+        )
 
     async def run(self, call: Call, exchange: Exchange) -> Outcome:
         return await self.chain(call, exchange)
@@ -158,6 +177,32 @@ def moment(
 
 
 @dataclass(slots=True)
+class FakeFeed:
+    """What servers tell of tasks: by a test's own word."""
+
+    listeners: list[TaskListener] = field(default_factory=list)
+    watched: Counter[tuple[str, str]] = field(default_factory=Counter)
+    refuses: set[str] = field(default_factory=set)
+
+    def task_news(self, listener: TaskListener) -> Callable[[], None]:
+        self.listeners.append(listener)
+        return lambda: self.listeners.remove(listener)
+
+    def watch_task(self, server: str, task: str) -> None:
+        if server in self.refuses:
+            raise DownstreamError(Reason.OVERLOADED, "too many tasks")
+        self.watched[server, task] += 1
+
+    def unwatch_task(self, server: str, task: str) -> None:
+        self.watched[server, task] -= 1
+
+    def tell(self, news: TaskNews) -> None:
+        """Publish a change."""
+        for listener in tuple(self.listeners):
+            listener(news)
+
+
+@dataclass(slots=True)
 class FakeServices:
     """What the endpoint asks of the gateway; keeps what it was told."""
 
@@ -166,11 +211,13 @@ class FakeServices:
     metrics: Metrics = field(default_factory=Metrics)
     throttle: Throttle = field(init=False)
     budget: RequestBudget = field(init=False)
+    in_flight: InFlight = field(default_factory=lambda: InFlight(64))
     events: list[tuple[str, dict[str, object]]] = field(default_factory=list)
     refused: list[Call] = field(default_factory=list)
     ended: list[str] = field(default_factory=list)
     listeners: list[ChangeListener] = field(default_factory=list)
     updated: list[UpdateListener] = field(default_factory=list)
+    pages: list[UpdateListener] = field(default_factory=list)
     reloaded: list[Callable[[], None]] = field(default_factory=list)
     wished: Counter[tuple[str, str]] = field(default_factory=Counter)
     unwished: asyncio.Event = field(default_factory=asyncio.Event)
@@ -179,6 +226,9 @@ class FakeServices:
     lists: list[tuple[str, int]] = field(default_factory=list)
     floods: list[tuple[str, str]] = field(default_factory=list)
     is_draining: bool = False
+    slow: asyncio.Event | None = None
+    """Until it is set, servers do not take what they are told."""
+    pool: FakeFeed = field(default_factory=FakeFeed)
 
     def __post_init__(self) -> None:
         self.throttle = Throttle(self.now.config.auth.throttle.failures)
@@ -208,6 +258,10 @@ class FakeServices:
         for listener in self.updated:
             listener(server, uri)
 
+    def elicitations(self, listener: UpdateListener) -> Callable[[], None]:
+        self.pages.append(listener)
+        return lambda: self.pages.remove(listener)
+
     def reloads(self, listener: Callable[[], None]) -> Callable[[], None]:
         self.reloaded.append(listener)
         return lambda: self.reloaded.remove(listener)
@@ -230,7 +284,10 @@ class FakeServices:
         self.unwished.set()
 
     async def subscribed(self, servers: Iterable[str]) -> None:
-        self.told += sorted(servers)
+        told = sorted(servers)
+        self.told += told
+        if told and self.slow is not None:
+            await self.slow.wait()
 
     async def security_event(self, event: str, fields: dict[str, object]) -> None:
         self.events.append((event, fields))

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from gateway.config.servers import Server
 from gateway.downstream.dialect import Events, Peer
-from gateway.downstream.transport import Answer, Inbox, Later, Reply, Request
+from gateway.downstream.transport import Answer, Inbox, Later, Owed, Reply, Request
 from gateway.errors import DownstreamError, Reason
 from gateway.model.call import Call, Caller, Target
 from gateway.model.catalog import Kind
@@ -106,6 +106,7 @@ class FakeTransport:
         self.refuses: DownstreamError | None = None
         self._pending: set[asyncio.Future[None]] = set()
         self._moved = asyncio.Event()
+        self.owed = Owed()
 
     @property
     def last_words(self) -> str:

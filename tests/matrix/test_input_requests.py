@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +14,6 @@ from tests.kit import wire
 from tests.kit.clients import Json, LegacySession, ask, connect, modern
 from tests.kit.field import scripted
 from tests.kit.gateway import Gateway, eventually, serving
-from tests.kit.peers import HERE, driver, environment
 
 ELICITATION: Json = {"elicitation": {}}
 ACCEPTED: Json = {"action": "accept", "content": {"word": "yes"}}
@@ -183,22 +184,6 @@ async def test_a_legacy_client_that_cancels_while_it_is_asked_frees_the_server(g
     assert (await session.ask("tools/call", {"name": f"{server}__echo"}, 4)).result["structuredContent"] == {}
 
 
-@pytest.mark.parametrize("client", ["mcp1-legacy", "mcp2-legacy", "mcp2-modern"])
-def test_an_official_client_answers_an_official_server(client: str, tmp_path: Path) -> None:
-    """Neither has to know of the other's era; the state between rounds is the server's own, exactly as it was."""
-    server = {
-        "command": str(environment("mcp2") / "bin" / "python"),
-        "args": [str(HERE / "modern_server.py")],
-        "asks": ["elicitation"],
-    }
-    with serving(tmp_path, {"servers": {"tables": server}}) as gateway:
-        gateway.await_servers("tables")
-        with driver(client, gateway.url, tmp_path / "client.log") as connected:
-            result = connected.ok("call", name="tables__book", arguments={"place": "home"})
-    assert result.get("isError", False) is False
-    assert result["content"][0]["text"] == "accept: 4 at home"
-
-
 async def test_a_client_that_never_comes_back_has_its_held_call_ended_and_accounted_for(tmp_path: Path) -> None:
     """S157: the call is cancelled at its server when the time for people is over, and the log says how it ended."""
     servers = {"old": scripted("--era", "legacy", "--name", "old", asks=["elicitation"], timeouts={"asks": "1s"})}
@@ -212,3 +197,38 @@ async def test_a_client_that_never_comes_back_has_its_held_call_ended_and_accoun
     assert end["outcome"]["status"] == "timeout"
     assert end["outcome"]["detail"] == "the client never answered"
     assert end["decision"]["action"] == "allow"
+
+
+async def test_a_client_that_comes_back_to_a_call_that_has_ended_is_told_and_the_log_has_one_end(
+    tmp_path: Path,
+) -> None:
+    """S157: the end is in the log when it happens; who comes for it afterwards, or twice, is a further round."""
+    servers = {"old": scripted("--era", "legacy", "--name", "old", asks=["elicitation"])}
+    with serving(tmp_path, {"servers": servers}) as gateway:
+        gateway.await_servers("old")
+        first = (await ask(gateway.port, modern("tools/call", asks("old")))).result
+        [(key, _)] = first["inputRequests"].items()
+        [asked] = [record for record in gateway.records() if record["event"] == "call.round"]
+        process = asked["downstream"]["instance"].removeprefix("pid:").partition("#")[0]
+        os.kill(int(process), signal.SIGKILL)
+        whole = ["call.start", "call.round", "call.end"]
+        eventually(lambda: whole in rounds_of(gateway, "old"), "the call is closed")
+        again = asks("old", inputResponses={key: ACCEPTED}, requestState=first["requestState"])
+        for identifier in (2, 3):
+            late = await ask(gateway.port, modern("tools/call", again, identifier=identifier))
+            assert (late.refusal["reason"], late.refusal["mayHaveRun"]) == ("unavailable", True)
+        assert rounds_of(gateway, "old") == [[*whole, *["call.round"] * 4]]
+        [end] = [record for record in gateway.records() if record["event"] == "call.end"]
+    assert end["outcome"]["status"] == "unavailable"
+
+
+async def test_a_client_with_an_open_question_is_served_its_other_calls(gateway: Gateway) -> None:
+    """A person who takes time holds up the call that asked, and no other of the same caller."""
+    first = (await ask(gateway.port, modern("tools/call", asks("old")))).result
+    other = (await ask(gateway.port, modern("tools/call", asks("old"), identifier=2))).result
+    answers = []
+    for asked in (other, first):
+        [(key, _)] = asked["inputRequests"].items()
+        again = asks("old", inputResponses={key: ACCEPTED}, requestState=asked["requestState"])
+        answers.append((await ask(gateway.port, modern("tools/call", again, identifier=3))).result)
+    assert [heard(each)["answer"] for each in answers] == [ACCEPTED] * 2

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gateway.errors import Reason
+from gateway.model.call import TaskRef
 from gateway.model.outcome import Failure
 from gateway.pipeline.authorize import Authorize
 from gateway.policy.engine import Engine
@@ -48,3 +51,14 @@ async def test_deny_wins_over_allow() -> None:
 async def test_another_servers_tool_of_the_same_name_is_not_covered() -> None:
     """G071: decided on the resolved pair, never on joined strings."""
     assert isinstance(await step()(call("read", server="ab"), passage(), Next()), Failure)
+
+
+async def test_a_task_is_decided_without_the_arguments_it_began_with() -> None:
+    """S59: it goes on for as long as its tool may be called at all."""
+    closed = {**POLICY, "allow": [{"tools": "a/*", "when": "args.path.startsWith('/data')"}]}
+    authorize = Authorize(Engine.build(loaded({"policies": [closed]})), Metrics())
+    about = call("read", method="tasks/get", task=TaskRef("own", "sealed"))
+    assert isinstance(await authorize(replace(about, task=None), passage(), Next()), Failure)
+    assert await authorize(about, passage(), Next()) is OK
+    gone = call("drop", method="tasks/get", task=TaskRef("own", "sealed"))
+    assert isinstance(await authorize(gone, passage(), Next()), Failure)

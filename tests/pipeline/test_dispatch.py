@@ -22,15 +22,12 @@ class Servers:
         return self.outcome
 
 
-@pytest.mark.parametrize("outcome", [OK, Failure(Reason.TIMEOUT, "late", may_have_run=True), InputRequired({}, "s")])
-async def test_results_and_failures_pass_by_identity(outcome: Outcome) -> None:
+@pytest.mark.parametrize(
+    "outcome",
+    [OK, Failure(Reason.TIMEOUT, "late", may_have_run=True), InputRequired({}, "s"), Started({})],
+)
+async def test_every_outcome_passes_by_identity(outcome: Outcome) -> None:
     servers, way = Servers(outcome), passage()
     asked = call()
     assert await Dispatch(servers)(asked, way) is outcome
     assert servers.seen == [(asked, way.exchange)]
-
-
-async def test_a_task_that_nobody_asked_for_is_the_servers_protocol_error() -> None:
-    ended = await Dispatch(Servers(Started({})))(call(), passage())
-    assert isinstance(ended, Failure)
-    assert (ended.reason, ended.may_have_run) == (Reason.PROTOCOL_ERROR, True)

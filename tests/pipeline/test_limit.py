@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from gateway.errors import Reason
-from gateway.model.call import Call
+from gateway.model.call import Call, TaskRef
 from gateway.model.outcome import Failure, InputRequired, Outcome
 from gateway.pipeline.interceptor import Passage
 from gateway.pipeline.limit import Limit
@@ -113,3 +113,13 @@ async def test_a_principal_has_a_cap_of_calls_in_flight() -> None:
     in_flight.release("key:bot")
     assert await limit(call(), decided(), Next()) is OK
     assert in_flight.count("key:bot") == 0
+
+
+async def test_what_is_asked_about_a_task_is_not_charged() -> None:
+    """It belongs to the call that became the task; only the cap of calls in flight holds for it."""
+    limit, about = step(), call(method="tasks/get", task=TaskRef("own", "sealed"))
+    for _ in range(5):
+        assert await limit(about, decided(RATE, ONE), Next()) is OK
+    refused = await step(most=0)(about, decided(RATE), Next())
+    assert isinstance(refused, Failure)
+    assert refused.reason is Reason.OVERLOADED

@@ -8,7 +8,8 @@ import pytest
 
 from gateway.audit.keys import AuditKey
 from gateway.errors import Reason
-from gateway.model.outcome import Failure, InputRequired
+from gateway.model.call import TaskRef
+from gateway.model.outcome import Failure, InputRequired, Started
 from gateway.pipeline.account import Account
 from gateway.pipeline.record import Record
 from tests.kit.calls import OK, MemoryLog, Next, call, passage
@@ -30,6 +31,25 @@ async def test_a_call_that_waits_for_answers_has_a_round_and_no_end(held: bool) 
     assert await step(log)(call(round=2), passage(started=True, rounds=2), Next(asked)) is asked
     assert log.events == ["call.round"]
     assert log.entries[0]["round"] == {"number": 2, "held": held}
+
+
+async def test_an_outcome_that_comes_again_is_a_round_and_the_call_has_one_end() -> None:
+    log, told, passed = MemoryLog(), Failure(Reason.TIMEOUT, "too late"), passage(started=True)
+    passed.exchange.repeated = True
+    assert await step(log)(call(round=2), passed, Next(told)) is told
+    assert log.events == ["call.round"]
+    assert log.entries[0]["round"] == {"number": 1, "held": False}
+
+
+async def test_a_request_about_a_task_is_a_round_of_the_call_that_became_it() -> None:
+    """S157: that call has its one end already."""
+    log, about = MemoryLog(), call(method="tasks/get", round=2, task=TaskRef("own", "sealed"))
+    assert await step(log)(about, passage(started=True, rounds=2), Next()) is OK
+    assert log.events == ["call.round"]
+    assert log.entries[0]["round"] == {"number": 2, "held": False}
+    started = Started({})
+    assert await step(log)(call(), passage(started=True), Next(started)) is started
+    assert log.events[-1] == "call.end"
 
 
 async def test_a_call_stopped_before_dispatch_is_denied() -> None:

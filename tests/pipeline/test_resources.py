@@ -6,8 +6,8 @@ import pytest
 
 from gateway.model.call import Target
 from gateway.model.catalog import Kind
-from gateway.pipeline.resources import matches_template, resolve
-from tests.kit.definitions import catalog_of, definition
+from gateway.pipeline.resources import matches_template, resolve, shown
+from tests.kit.definitions import catalog_of, definition, tool
 
 R, T = Kind.RESOURCE, Kind.TEMPLATE
 CATALOG = catalog_of(
@@ -89,3 +89,43 @@ def test_templates_match_what_they_can_expand_to(template: str, uri: str, expect
 def test_a_hostile_template_costs_no_more_than_its_length_times_the_uri() -> None:
     """S77's kind: no backtracking, whatever a server lists."""
     assert not matches_template("x://" + "{+a}y" * 100, "x://" + "y" * 4000 + "z!")
+
+
+VIEWS = catalog_of(
+    {
+        "a": [tool("show", _meta={"ui": {"resourceUri": "ui://v"}})],
+        "b": [definition(R, "ui://v"), definition(R, "ui://a+x"), tool("show", _meta={"ui/resourceUri": "ui://own"})],
+    }
+)
+
+
+def view(uri: str, hidden: str = "") -> tuple[Target | None, tuple[str, ...]]:
+    found = resolve(VIEWS, ["a", "b"], uri, lambda target: target.server != hidden)
+    return found.target, found.ambiguous
+
+
+def test_a_view_that_no_list_has_leads_to_the_server_whose_tool_names_it() -> None:
+    """MCP Apps §Resource Discovery: servers may leave views out of their lists."""
+    assert view("ui://own") == (Target(R, "b", "ui://own"), ())
+    assert view("ui://v", hidden="b") == (Target(R, "a", "ui://v"), ())
+    assert view("ui://other", hidden="b") == (Target(R, "a", "ui://other"), ())
+
+
+def test_a_view_that_one_server_lists_and_anothers_tool_names_is_ambiguous() -> None:
+    assert view("ui://v") == (None, ("a", "b"))
+    assert view("ui://a+v") == (Target(R, "a", "ui://v"), ())
+    assert view("ui://b+v") == (Target(R, "b", "ui://v"), ())
+
+
+def test_no_server_takes_anothers_views_by_listing_their_qualified_names() -> None:
+    """S72."""
+    assert view("ui://a+x") == (Target(R, "a", "ui://x"), ())
+    assert view("ui://a+x", hidden="a") == (None, ())
+
+
+def test_a_uri_is_shown_with_its_server_where_bare_it_would_lead_elsewhere() -> None:
+    assert shown(VIEWS, "a", "ui://v", lambda _: True) == "ui://a+v"
+    assert shown(VIEWS, "a", "ui://v", lambda target: target.server == "b") == "ui://a+v"
+    assert shown(VIEWS, "a", "ui://v", lambda target: target.server == "a") == "ui://v"
+    assert shown(VIEWS, "b", "ui://own", lambda _: True) == "ui://own"
+    assert shown(CATALOG, "b", "file:///README.md", lambda _: True) == "b+file:///README.md"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from gateway.config.policies import Entry, Limit, Policy
 from gateway.config.root import Config, LoadedConfig, View
-from gateway.model.call import Target
+from gateway.model.call import Beyond, Target
 from gateway.model.catalog import Kind
 from gateway.model.principal import ANONYMOUS, Principal
 from gateway.policy.coverage import dead_rules, sees_nothing
@@ -53,6 +53,12 @@ def test_a_rule_about_a_server_that_was_never_listed_is_not_judged() -> None:
 def test_a_rule_about_what_a_template_may_expand_to_is_alive() -> None:
     rules = engine(Policy(name="p", clients=["*"], allow=["resource:files/file:///docs/public/*"]))
     assert dead_rules(rules, OFFERED, []) == []
+
+
+def test_a_rule_about_methods_of_a_server_that_may_have_some_is_alive() -> None:
+    rules = engine(Policy(name="p", clients=["*"], allow=["any:wiki/search/run", "any:other/x/y", "wiki/x/y"]))
+    found = dead_rules(rules, [*OFFERED, Target(Beyond.METHOD, "wiki", "")], [])
+    assert [problem.path for problem in found] == ["policies[p].allow[1]", "policies[p].allow[2]"]
 
 
 def test_a_principal_that_sees_nothing_is_noticed() -> None:

@@ -311,6 +311,16 @@ def test_calls_in_flight_are_refused_at_once_over_the_cap() -> None:
         in_flight.release("key:a")
 
 
+def test_an_answer_that_is_being_written_takes_a_place_and_is_itself_never_refused() -> None:
+    in_flight = InFlight(2)
+    with in_flight.answering("key:a"), in_flight.answering("key:a"), in_flight.answering("key:a"):
+        assert in_flight.count("key:a") == 3
+        assert not in_flight.acquire("key:a")
+        assert in_flight.acquire("key:b")
+    assert in_flight.count("key:a") == 0
+    assert in_flight.acquire("key:a")
+
+
 async def test_a_pass_is_good_once_for_its_own_round_and_for_ten_minutes() -> None:
     clock = Clock()
     limiter = Limiter(MemoryStore(clock), clock)

@@ -270,3 +270,35 @@ def test_additions_replace_a_meta_that_is_no_object(own: bytes) -> None:
 
 def test_additions_make_a_meta_where_there_is_none() -> None:
     assert rawjson.encode(meta.merge({}, {"x": 1})) == b'{"_meta":{"x":1}}'
+
+
+@pytest.mark.parametrize(
+    ("own", "kept"),
+    [
+        (None, None),
+        ({"progressToken": 1}, None),
+        ({"io.modelcontextprotocol/subscriptionId": 1, "own": 2}, {"own": 2}),
+        (7, None),
+    ],
+)
+def test_what_belongs_to_a_servers_hop_goes_and_the_rest_of_the_members_stays(own: Value, kept: Value) -> None:
+    members = {"data": rawjson.raw(1)} | ({} if own is None else {"_meta": rawjson.raw(own)})
+    left = {key: rawjson.decode_value(item) for key, item in meta.without_reserved(members).items()}
+    assert left == {"data": 1} | ({} if kept is None else {"_meta": kept})
+
+
+@pytest.mark.parametrize(
+    ("level", "asked", "logged"),
+    [
+        ("info", "info", True),
+        ("emergency", "debug", True),
+        ("debug", "info", False),
+        ("info", None, False),
+        ("loud", "debug", False),
+        (None, "debug", False),
+    ],
+)
+def test_a_log_message_is_for_those_who_asked_from_its_level_or_a_lower_one(
+    level: object, asked: object, logged: bool
+) -> None:
+    assert meta.is_logged(level, asked) is logged

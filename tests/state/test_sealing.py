@@ -46,6 +46,24 @@ def test_two_tokens_for_the_same_are_not_the_same() -> None:
     assert sealer.seal("cursor", b"same", b"") != sealer.seal("cursor", b"same", b"")
 
 
+def test_a_token_that_is_sealed_alike_is_the_same_for_the_same_and_for_nothing_else() -> None:
+    sealer = Sealer([NEW, OLD])
+    token = sealer.seal_alike("task", b"same", b"alice")
+
+    assert token == sealer.seal_alike("task", b"same", b"alice")
+    assert sealer.open("task", token, b"alice") == b"same"
+    others = [("task", b"same", b"bob"), ("task", b"other", b"alice"), ("tas", b"ksame", b"alice")]
+    different = {
+        token,
+        *(sealer.seal_alike(*each) for each in others),
+        Sealer([OLD]).seal_alike("task", b"same", b"alice"),
+    }
+    assert len(different) == 5
+    assert len({each[:38] for each in different}) == 5, "no two share their random bytes"
+    with pytest.raises(SealError):
+        sealer.open("task", token, b"bob")
+
+
 def test_a_token_shows_nothing_of_its_payload_and_travels_in_a_url() -> None:
     token = Sealer([NEW]).seal("cursor", b"secret-canary", b"context-canary")
     data = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))

@@ -15,8 +15,8 @@ from gateway.endpoint import fit
 from gateway.model.call import Call
 from gateway.model.exchange import Ask, Exchange
 from gateway.protocol import jsonrpc, methods, rawjson
-from gateway.protocol.jsonrpc import Id, Response
-from gateway.protocol.rawjson import Object, Raw, Value
+from gateway.protocol.jsonrpc import ErrorObject, Id, Response
+from gateway.protocol.rawjson import Members, Object, Raw, Value
 
 MAX_OPEN: Final = 256
 """Questions of one session that may wait for answers at once; one more is refused in the client's place."""
@@ -32,7 +32,7 @@ class Asks:
     """The questions of one session that wait for answers."""
 
     def __init__(self) -> None:
-        self._open: dict[Id, asyncio.Future[Response]] = {}
+        self._open: dict[Id, asyncio.Future[Response | None]] = {}
         self._numbers = itertools.count(1)
 
     def __len__(self) -> int:
@@ -46,8 +46,12 @@ class Asks:
         waiting.set_result(response)
         return True
 
-    async def put(self, send: Send, method: str, params: Raw | None) -> Response | None:
-        """Ask and wait for the response; None where the question cannot be asked.
+    async def put(
+        self, send: Send, method: str, params: Raw | None, asked: Callable[[Id], None] = lambda _: None
+    ) -> Response | None:
+        """Ask and wait for the response; None where the question cannot be asked, or is taken back meanwhile.
+
+        ``asked`` is told the id under which it can be taken back.
 
         Cancelled, it tells the client that no answer is wanted any more (basic/utilities/cancellation).
         """
@@ -55,36 +59,87 @@ class Asks:
         message = jsonrpc.encode_request(identifier, method, params)
         if len(self._open) >= MAX_OPEN or len(message) > LONGEST:
             return None
-        waiting: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+        waiting: asyncio.Future[Response | None] = asyncio.get_running_loop().create_future()
         self._open[identifier] = waiting
         try:
             send(message)
+            asked(identifier)
             return await waiting
         except asyncio.CancelledError:
-            send(jsonrpc.encode_notification(methods.CANCELLED, {"requestId": identifier}))
+            send(_not_wanted(identifier))
             raise
         finally:
             self._open.pop(identifier, None)
 
+    def take_back(self, identifier: Id, send: Send) -> None:
+        """End a question whose answer nobody wants any more, and tell the client."""
+        waiting = self._open.pop(identifier, None)
+        if waiting is not None and not waiting.done():
+            send(_not_wanted(identifier))
+            waiting.set_result(None)
 
-def asker(asks: Asks, send: Send, call: Call, exchange: Exchange) -> Ask:
-    """Return what puts the questions of a call to its client, all of a round at once."""
+
+def _not_wanted(identifier: Id) -> bytes:
+    return jsonrpc.encode_notification(methods.CANCELLED, {"requestId": identifier})
+
+
+def _no_page(identifier: str) -> None:
+    """Take the id of a page that nobody waits for."""
+
+
+def asker(asks: Asks, send: Send, call: Call, exchange: Exchange, sent_to: Callable[[str], None] = _no_page) -> Ask:
+    """Return what puts the questions of a call to its client, all of a round at once.
+
+    ``sent_to`` takes the ids of pages that people are sent to.
+    """
+    ids: dict[str, Id] = {}
+    gone: set[str] = set()
+
+    def take_back(key: str) -> None:
+        gone.add(key)
+        if key in ids:
+            asks.take_back(ids[key], send)
+
+    async def one(key: str, item: Raw) -> Value:
+        if key in gone:
+            return None
+        question = rawjson.decode_members(fit.question(call, exchange, item))
+        page = rawjson.peek(question.get("params"))
+        identifier = page.get("elicitationId") if isinstance(page, dict) else None
+        if isinstance(identifier, str):
+            sent_to(identifier)
+        given, error = await _one(asks, send, question, lambda given: ids.update({key: given}))
+        if error is not None:
+            exchange.refusals[key] = error
+        return given
 
     async def ask(questions: dict[str, Raw]) -> Object:
-        fitted = [fit.question(call, exchange, item) for item in questions.values()]
-        answers = await asyncio.gather(*(_one(asks, send, question) for question in fitted))
+        answers = await asyncio.gather(*(one(key, item) for key, item in questions.items()))
         return dict(zip(questions, answers, strict=True))
 
+    exchange.withdraw = take_back
     return ask
 
 
-async def _one(asks: Asks, send: Send, question: Raw) -> Value:
-    members = rawjson.decode_members(question)
+_Given: TypeAlias = tuple[Value, ErrorObject | None]
+
+
+async def _one(asks: Asks, send: Send, members: Members, asked: Callable[[Id], None]) -> _Given:
+    """Return an answer; for an error of the client what stands for it where errors are no answers, and the error."""
     method = rawjson.peek(members.get("method"))
     if not isinstance(method, str):
-        return None
-    response = await asks.put(send, method, members.get("params"))
+        return None, None
+    response = await asks.put(send, method, members.get("params"), asked)
     if response is not None and response.result is not None:
-        return response.result
+        return response.result, None
     # Elicitation has a word for "no answer"; the others have none, so that the call must do without.
-    return {"action": "cancel"} if method == methods.ELICIT else None
+    instead: Value = {"action": "cancel"} if method == methods.ELICIT else None
+    return instead, None if response is None or response.error is None else _error(response.error)
+
+
+def _error(said: Object) -> ErrorObject | None:
+    """Read the error of a client; None for what is none."""
+    code, message = said.get("code"), said.get("message")
+    if not isinstance(code, int) or isinstance(code, bool) or not isinstance(message, str):
+        return None
+    return ErrorObject(code, message, rawjson.raw(said["data"]) if "data" in said else None)

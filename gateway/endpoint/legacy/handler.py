@@ -14,11 +14,13 @@ from typing import TypeAlias
 from aiohttp import web
 
 from gateway.endpoint import classify, listing, reply
+from gateway.endpoint import tasks as endpoint_tasks
 from gateway.endpoint.build import Asked, UnknownTarget, build, draft_of, invalid, known, resolve
 from gateway.endpoint.inbound import Equipment, Inbound, deliver, exchange_for, patience
-from gateway.endpoint.legacy import batch, streams
+from gateway.endpoint.legacy import batch, streams, tasks
 from gateway.endpoint.legacy.asks import asker
 from gateway.endpoint.legacy.handshake import Handshake
+from gateway.endpoint.legacy.pages import Pages
 from gateway.endpoint.legacy.session import MAX_URIS, Session, key_of
 from gateway.endpoint.legacy.track import Sort, Track
 from gateway.endpoint.rejection import Rejected, Rejection
@@ -28,7 +30,7 @@ from gateway.endpoint.stream import CallStream
 from gateway.errors import DownstreamError, Reason, RequestError
 from gateway.model.call import Call, Caller
 from gateway.model.exchange import Exchange
-from gateway.model.outcome import Complete, Failure
+from gateway.model.outcome import Complete, Failure, Outcome, Started
 from gateway.protocol import codes, headers, jsonrpc, meta, methods
 from gateway.protocol.jsonrpc import ErrorObject, Invalid, Message, Notification, Request, Response
 from gateway.protocol.methods import Role
@@ -62,6 +64,19 @@ class LegacyHandler:
         self._equipment = equipment
         self._services = equipment.services
         self.handshake = Handshake(equipment, session_limit)
+        self._book = tasks.Book(equipment.services, self._tell)
+        self._pages = Pages(equipment.services)
+
+    def _tell(self, session: str, message: bytes) -> None:
+        """Send a message that belongs to no request to a session, if it is there."""
+        for each in self.handshake.sessions.all():
+            if each.id == session:
+                each.tell(message)
+
+    def close(self) -> None:
+        """Hear of nothing any more."""
+        self._book.close()
+        self._pages.close()
 
     def end_streams(self) -> None:
         """End every GET stream."""
@@ -160,7 +175,7 @@ class LegacyHandler:
             if answer is None:
                 # Cancelled by its client, which wants no answer: the response is a stream without one.
                 return await stream.finish(None)
-            return await deliver(inbound, stream, answer)
+            return await deliver(self._services, inbound, stream, answer)
         except asyncio.CancelledError:
             stream.abandon()
             raise
@@ -235,7 +250,8 @@ class LegacyHandler:
         )
         asked = Asked(inbound.principal, caller, told, session.log_level)
         if row.role is Role.CALL:
-            return await self._call(visit, build(inbound.moment, request, row, asked), ticket)
+            call = build(inbound.moment, request, row, asked)
+            return await self._call(visit, tasks.augmented(inbound.moment, call, request.params), ticket)
         params = known(request.params, row.members)
         if row.role is Role.LIST:
             reader = listing.Reader(inbound.principal, caller)
@@ -243,6 +259,8 @@ class LegacyHandler:
             if params.get("cursor") is None:
                 self._services.listed(draft_of(request, asked), listing.size(inbound.moment, row.name, reader))
             return reply.of_result(request.id, members)
+        if row.role is Role.TASK:
+            return await self._task(visit, draft_of(request, asked), params, ticket)
         if row.name == methods.RESOURCES_SUBSCRIBE:
             return await self._subscribe(visit, draft_of(request, asked), _uri(params), ticket)
         self._local(session, request.method, params)
@@ -284,15 +302,32 @@ class LegacyHandler:
     async def _call(self, visit: _Visit, call: Call, ticket: Ticket) -> Answer | None:
         """Run a call to its answer; None when its client cancelled it."""
         inbound = visit.inbound
-        exchange, outlet = exchange_for(inbound, call, visit.stream)
+        exchange = exchange_for(inbound, call, visit.stream)
         if inbound.takes_streams:
-            exchange.ask = asker(visit.session.asks, visit.stream.send, call, exchange)
+            sent_to = self._pages.watch(visit.session, visit.stream, call)
+            ask = asker(visit.session.asks, visit.stream.send, call, exchange, sent_to)
+            exchange.ask = tasks.related_ask(ask, call)
         outcome = await self._equipment.running.run(inbound.moment, call, exchange, ticket)
         if ticket.reason is Reason.CANCELLED:
             return None
-        answer = reply.of_outcome(inbound.moment, call, exchange, outcome)
-        outlet.flush()
+        self._pages.of_error(visit.session, visit.stream, call, outcome)
+        if isinstance(outcome, Started):
+            answer = tasks.started(self._book, inbound.moment, call, exchange, outcome)
+        else:
+            answer = tasks.answer(inbound.moment, call, exchange, outcome)
         return answer
+
+    async def _task(self, visit: _Visit, draft: Call, params: Object, ticket: Ticket) -> Answer | None:
+        """Serve a request about the caller's tasks."""
+        moment, sealer = visit.inbound.moment, self._services.sealer
+        if draft.method != methods.TASKS_LIST:
+            return await self._call(visit, endpoint_tasks.call_of(moment, sealer, draft, params), ticket)
+
+        async def look(call: Call) -> Outcome:
+            return await self._equipment.running.run(moment, call, Exchange(), Ticket())
+
+        lister = tasks.Lister(self._book, sealer, moment, look)
+        return reply.of_result(draft.rpc_id, await lister.page(draft, params.get("cursor")))
 
 
 def _settle(session: Session, track: Track, answer: Answer | None) -> None:

@@ -11,6 +11,7 @@ from gateway.endpoint import discover
 from gateway.endpoint.announcements import Subscriber
 from gateway.endpoint.build import invalid, known
 from gateway.endpoint.inbound import Equipment, Inbound
+from gateway.endpoint.legacy import tasks
 from gateway.endpoint.legacy.session import Full, Session, Sessions, new_session_id
 from gateway.endpoint.legacy.shelf import Shelf
 from gateway.endpoint.legacy.track import Tracks
@@ -66,7 +67,11 @@ class Handshake:
             tracks=Tracks(self._shelf, primed=version == versions.LATEST_LEGACY),
         )
         self._add(session, request)
-        members = discover.handshake(session.version)
+        offered = inbound.moment.offers(versions.Era.LEGACY, session.principal, session.view)
+        runs_tasks = session.version == versions.LATEST_LEGACY and tasks.offered(
+            inbound.moment, session.principal, session.view
+        )
+        members = discover.handshake(session.version, offered, runs_tasks=runs_tasks)
         return Answer(jsonrpc.encode_result(request.id, members), headers={headers.SESSION_ID: session.id})
 
     def _add(self, session: Session, request: Request) -> None:

@@ -64,7 +64,7 @@ class Session:
     rejoined: list[EventStream] = field(default_factory=list)
     """Connections that a client came back on for the rest of a call's stream."""
     subscriptions: list[Callable[[], None]] = field(default_factory=list)
-    unheard: dict[str, None] = field(default_factory=dict)
+    unheard: dict[bytes, None] = field(default_factory=dict)
     ended: bool = False
 
     @property
@@ -74,14 +74,20 @@ class Session:
 
     def announce(self, method: str) -> None:
         """Tell of a change on one stream, the newest (transports §Multiple Connections); keep it if there is none."""
-        if not self._tell(jsonrpc.encode_notification(method, None)):
-            self.unheard[method] = None
+        message = jsonrpc.encode_notification(method, None)
+        if not self.tell(message):
+            self.keep(message)
+
+    def keep(self, message: bytes) -> None:
+        """Send a message on the next stream there is; equal ones once. Who keeps any bounds their number."""
+        self.unheard[message] = None
 
     def updated(self, uri: str) -> None:
         """Tell of a changed resource, if there is a stream."""
-        self._tell(jsonrpc.encode_notification(methods.RESOURCE_UPDATED, {"uri": uri}))
+        self.tell(jsonrpc.encode_notification(methods.RESOURCE_UPDATED, {"uri": uri}))
 
-    def _tell(self, data: bytes) -> bool:
+    def tell(self, data: bytes) -> bool:
+        """Send a message that belongs to no request on one stream, the newest; False if there is none."""
         for stream in reversed(self.streams):
             if stream.open:
                 stream.send(data)
@@ -92,8 +98,9 @@ class Session:
         """Take a stream, and send on it what could not be told before."""
         self.streams.append(stream)
         unheard, self.unheard = self.unheard, {}
-        for method in unheard:
-            self.announce(method)
+        for message in unheard:
+            if not self.tell(message):
+                self.keep(message)
 
     def detach(self, stream: EventStream | Track) -> None:
         """Let go of a stream."""

@@ -29,6 +29,9 @@ PRIME_AFTER: Final = 0.05
 MAX_TRACKS: Final = 64
 """Streams one session may come back to, besides those that are open."""
 
+OVERHEAD: Final = 128
+"""Bytes of an event beside its data, at most: JSON of ours has no line breaks."""
+
 TRACK_EVENTS: Final = 1000
 """Events of one stream that are kept, the newest."""
 
@@ -98,6 +101,11 @@ class Track:
         if self.over or not (self.started or self.open):
             return
         self._stream.put(self._next(data))
+
+    def offer(self, data: bytes) -> None:
+        """Do the same with a message that may be lost, and is where the connection has no room for it."""
+        if self._stream.has_room(len(data) + OVERHEAD):
+            self.send(data)
 
     def close(self, data: bytes | None) -> None:
         """Send the last message, if any; the stream is over, once and for all."""

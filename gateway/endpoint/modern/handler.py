@@ -12,7 +12,7 @@ from aiohttp import web
 from gateway.endpoint import classify, discover, listing, reply
 from gateway.endpoint.build import Asked, UnknownTarget, build, draft_of, known
 from gateway.endpoint.inbound import Equipment, Inbound, deliver, exchange_for, patience
-from gateway.endpoint.modern import rounds
+from gateway.endpoint.modern import rounds, tasks
 from gateway.endpoint.modern.listen import Listen
 from gateway.endpoint.modern.rounds import StateRejected
 from gateway.endpoint.reply import Answer
@@ -20,7 +20,7 @@ from gateway.endpoint.running import Ticket
 from gateway.errors import RequestError
 from gateway.model.call import Call, Caller
 from gateway.model.exchange import Exchange
-from gateway.model.outcome import InputRequired, Outcome
+from gateway.model.outcome import InputRequired, Outcome, Started
 from gateway.protocol import codes, jsonrpc, methods
 from gateway.protocol.jsonrpc import Message, Notification, Request, Response
 from gateway.protocol.meta import RequestMeta
@@ -67,9 +67,14 @@ class ModernHandler:
         try:
             row, told = classify.modern(request, inbound.head.headers)
             asked = self._asked(inbound, told)
+            if row.role is Role.TASK:
+                draft, params = draft_of(request, asked), known(request.params, row.members)
+                return await self._call(inbound, tasks.call_of(inbound.moment, self._services.sealer, draft, params))
             if row.role is not Role.CALL:
                 return await self._local(inbound, request, row, asked)
-            call = rounds.resumed(self._services.sealer, build(inbound.moment, request, row, asked), request.params)
+            call = build(inbound.moment, request, row, asked)
+            if row.may_ask:
+                call = rounds.resumed(self._services.sealer, call, request.params)
             if call.method == methods.TOOLS_CALL and call.definition is not None:
                 classify.param_headers(call.definition, call.arguments, inbound.head.headers)
         except UnknownTarget as error:
@@ -107,24 +112,27 @@ class ModernHandler:
             if cursor is None:
                 self._services.listed(draft_of(request, asked), listing.size(inbound.moment, row.name, reader))
         else:
-            members = discover.discovery(inbound.moment)
+            members = discover.discovery(inbound.moment, inbound.principal, inbound.view)
         return reply.respond(Answer(jsonrpc.encode_result(request.id, members)), inbound.extra)
 
     def _answer(self, inbound: Inbound, call: Call, exchange: Exchange, outcome: Outcome) -> Answer:
         if isinstance(outcome, InputRequired):
             return rounds.asking(self._services.sealer, inbound.moment, call, exchange, outcome)
+        if isinstance(outcome, Started):
+            return tasks.started(self._services.sealer, inbound.moment, call, exchange, outcome)
+        if call.task is not None:
+            return tasks.answer(inbound.moment, call, exchange, outcome)
         return reply.of_outcome(inbound.moment, call, exchange, outcome)
 
     async def _call(self, inbound: Inbound, call: Call) -> web.StreamResponse:
         """Run a call in the request's own task: the client's leaving cancels it (transports §Cancellation)."""
         stream = self._equipment.stream(inbound, "call")
-        exchange, outlet = exchange_for(inbound, call, stream)
+        exchange = exchange_for(inbound, call, stream)
         try:
             with patience(inbound, stream):
                 outcome = await self._equipment.running.run(inbound.moment, call, exchange, Ticket())
             answer = self._answer(inbound, call, exchange, outcome)
-            outlet.flush()
-            return await deliver(inbound, stream, answer)
+            return await deliver(self._services, inbound, stream, answer)
         except asyncio.CancelledError:
             stream.abandon()
             raise

@@ -6,7 +6,7 @@ Every message carries the subscription's id, which is the request's id with its 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from aiohttp import web
@@ -15,18 +15,22 @@ from gateway.endpoint import fit, reply
 from gateway.endpoint.announcements import Subscriber
 from gateway.endpoint.build import invalid, known
 from gateway.endpoint.inbound import Equipment, Inbound, too_many_streams
+from gateway.endpoint.modern import tasks
+from gateway.endpoint.modern.tasks import TaskWatch
 from gateway.endpoint.rejection import Rejected
 from gateway.endpoint.running import Ticket
+from gateway.endpoint.services import Services
 from gateway.endpoint.stream import EventStream
+from gateway.endpoint.tasks import Handle
 from gateway.endpoint.updates import Claims, Watcher
 from gateway.errors import DownstreamError
 from gateway.model.call import Call, Target
 from gateway.model.catalog import Kind
 from gateway.model.exchange import Exchange
 from gateway.model.outcome import Complete
-from gateway.protocol import jsonrpc, meta, methods
+from gateway.protocol import jsonrpc, meta, methods, rawjson
 from gateway.protocol.jsonrpc import Id
-from gateway.protocol.rawjson import Members, Object, Value
+from gateway.protocol.rawjson import Members, Object
 from gateway.telemetry.logs import get_logger
 
 _FILTERS: Final = {
@@ -35,16 +39,26 @@ _FILTERS: Final = {
     "resourcesListChanged": frozenset({Kind.RESOURCE, Kind.TEMPLATE}),
 }
 _RESOURCES: Final = "resourceSubscriptions"
+_TASKS: Final = "taskIds"
 MAX_URIS: Final = 1000
 _log = get_logger("endpoint")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class _Subscription:
     """One open stream and the id it is known by."""
 
     id: Id
     stream: EventStream
+    early: dict[str, Members] | None = field(default_factory=dict)
+    """The newest state of each task that changed before the acknowledgment, which comes first; None after it."""
+
+    def acknowledge(self, honoured: Object) -> None:
+        """Send what was agreed to, before anything else (§Acknowledgment)."""
+        self.send(methods.ACKNOWLEDGED, {"notifications": honoured})
+        early, self.early = self.early or {}, None
+        for state in early.values():
+            self.task(state)
 
     def announce(self, method: str) -> None:
         """Send a change notification."""
@@ -53,6 +67,14 @@ class _Subscription:
     def updated(self, uri: str) -> None:
         """Send that a resource has changed."""
         self.send(methods.RESOURCE_UPDATED, {"uri": uri})
+
+    def task(self, state: Members) -> None:
+        """Send that a task has changed, with all that is known of it."""
+        if self.early is not None:
+            self.early[str(rawjson.peek(state.get(methods.TASK_ID)))] = state
+            return
+        params = meta.merge(state, {meta.SUBSCRIPTION_ID: self.id})
+        self.stream.send(jsonrpc.encode_notification(methods.TASK_CHANGED, params))
 
     def send(self, method: str, params: Object) -> None:
         """Send a notification with the subscription's id in ``_meta``."""
@@ -95,6 +117,7 @@ class Listen:
             Rejected: 429 when this principal has too many streams.
         """
         filters = _filter(inbound, params)
+        _add_tasks(filters, self._equipment.services, inbound, draft, params)
         caps, principal = self._equipment.caps, inbound.principal
         if not caps.acquire(principal.id):
             raise Rejected(too_many_streams(draft.rpc_id))
@@ -113,15 +136,22 @@ class Listen:
         stream = self._equipment.stream(inbound, "listen")
         stream.still_allowed = lambda: services.current().authenticator.is_current(principal)
         subscription = _Subscription(call.rpc_id, stream)
+        stream.farewell = subscription.end
         claims: Claims = {}
-        subscriber = Subscriber(principal, inbound.view, filters.kinds, subscription.announce)
-        watcher = Watcher(principal, inbound.view, claims, subscription.updated)
-        ends = [self._equipment.announcements.subscribe(subscriber), updates.subscribe(watcher)]
-        self._open.add(subscription)
+        ends = [TaskWatch(services, call, filters.tasks, subscription.task).begin()]
         try:
             self._claim(claims, filters)
-            await services.subscribed({server for server, _ in claims.values()})
-            subscription.send(methods.ACKNOWLEDGED, {"notifications": filters.honoured})
+            owners = {handle.server for handle in filters.tasks.values()}
+            await services.subscribed({server for server, _ in claims.values()} | owners)
+            subscription.acknowledge(filters.honoured)
+            # Only now, without a pause: nothing is told before the acknowledgment, and nothing after it is missed.
+            principal = services.current().authenticator.fresh(principal) or principal
+            subscriber = Subscriber(principal, inbound.view, filters.kinds, subscription.announce)
+            ends.append(self._equipment.announcements.subscribe(subscriber))
+            ends.append(updates.subscribe(Watcher(principal, inbound.view, claims, subscription.updated)))
+            self._open.add(subscription)
+            if services.draining() or not stream.still_allowed():
+                subscription.end()
             return await stream.wait_ended()
         except asyncio.CancelledError:
             stream.abandon()
@@ -147,11 +177,12 @@ class Listen:
 
 @dataclass(frozen=True, slots=True)
 class _Filters:
-    """What a client may hear of: kinds of lists, resources, and how the acknowledgment names them."""
+    """What a client may hear of: kinds of lists, resources, tasks, and how the acknowledgment names them."""
 
     kinds: frozenset[Kind]
     targets: dict[str, Target]
     honoured: Object
+    tasks: dict[str, Handle] = field(default_factory=dict)
 
 
 def _filter(inbound: Inbound, params: Object) -> _Filters:
@@ -159,7 +190,7 @@ def _filter(inbound: Inbound, params: Object) -> _Filters:
     wanted = params.get("notifications")
     if not isinstance(wanted, dict):
         raise invalid("notifications must be an object")
-    wanted = known(wanted, (*_FILTERS, _RESOURCES))
+    wanted = known(wanted, (*_FILTERS, _RESOURCES, _TASKS))
     kinds: frozenset[Kind] = frozenset()
     honoured: Object = {}
     for name, meant in _FILTERS.items():
@@ -170,7 +201,7 @@ def _filter(inbound: Inbound, params: Object) -> _Filters:
             kinds |= meant
             honoured[name] = True
     targets: dict[str, Target] = {}
-    for uri in _uris(wanted.get(_RESOURCES, [])):
+    for uri in _texts(wanted, _RESOURCES):
         target = inbound.moment.resolve_uri(uri, inbound.principal, inbound.view).target
         if target is not None:
             targets[uri] = target
@@ -179,8 +210,20 @@ def _filter(inbound: Inbound, params: Object) -> _Filters:
     return _Filters(kinds, targets, honoured)
 
 
-def _uris(value: Value) -> list[str]:
-    uris = [uri for uri in value if isinstance(uri, str)] if isinstance(value, list) else None
-    if uris is None or not isinstance(value, list) or len(uris) != len(value) or len(uris) > MAX_URIS:
-        raise invalid(f"notifications.{_RESOURCES} must be a list of at most {MAX_URIS} strings")
-    return uris
+def _texts(wanted: Object, name: str) -> list[str]:
+    value = wanted.get(name, [])
+    found = [item for item in value if isinstance(item, str)] if isinstance(value, list) else None
+    if found is None or not isinstance(value, list) or len(found) != len(value) or len(found) > MAX_URIS:
+        raise invalid(f"notifications.{name} must be a list of at most {MAX_URIS} strings")
+    return found
+
+
+def _add_tasks(filters: _Filters, services: Services, inbound: Inbound, draft: Call, params: Object) -> None:
+    """Add the tasks that a client wants to hear of, where it knows what they are (Tasks extension §Notifications)."""
+    wanted = params.get("notifications")
+    if not isinstance(wanted, dict) or _TASKS not in wanted:
+        return
+    found = tasks.handles_of(services, inbound.moment, draft, _texts(wanted, _TASKS))
+    filters.tasks.update(found)
+    if found:
+        filters.honoured[_TASKS] = [*found]

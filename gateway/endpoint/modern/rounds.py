@@ -17,8 +17,8 @@ from gateway.endpoint.services import Moment
 from gateway.errors import Reason, RequestError
 from gateway.model.call import Call
 from gateway.model.exchange import Exchange
-from gateway.model.outcome import Failure, InputRequired
-from gateway.protocol import codes, jsonrpc, methods, rawjson, results
+from gateway.model.outcome import LOOK, Failure, InputRequired
+from gateway.protocol import codes, jsonrpc, meta, methods, rawjson, results
 from gateway.protocol.rawjson import JsonError, Members, Object, Value
 from gateway.state.sealing import Sealer, SealError
 
@@ -94,7 +94,10 @@ def asking(sealer: Sealer, moment: Moment, call: Call, exchange: Exchange, asked
         return refusal(call, _too_large(call))
     patience = moment.config.servers[call.target.server].timeouts.asks
     token = sealer.seal(_PURPOSE, payload, _context(call), min(LIFETIME, patience))
-    members: Members = {"resultType": rawjson.raw(results.INPUT_REQUIRED), methods.REQUEST_STATE: rawjson.raw(token)}
+    members: Members = meta.without_ours(asked.extra) | {
+        "resultType": rawjson.raw(results.INPUT_REQUIRED),
+        methods.REQUEST_STATE: rawjson.raw(token),
+    }
     if asked.requests:
         questions = {key: fit.question(call, exchange, item) for key, item in asked.requests.items()}
         members["inputRequests"] = rawjson.raw(questions)
@@ -102,12 +105,8 @@ def asking(sealer: Sealer, moment: Moment, call: Call, exchange: Exchange, asked
 
 
 def _too_large(call: Call) -> Failure:
-    return Failure(
-        Reason.TOO_LARGE,
-        f"Server {call.target.server} asked for input with a state over {MAX_STATE} bytes. The call may have run in "
-        "part. Its operators need to look at it.",
-        may_have_run=True,
-    )
+    what = f"asked for input with a state over {MAX_STATE} bytes"
+    return Failure.by_server(call.target.server, Reason.TOO_LARGE, what, LOOK)
 
 
 def _context(call: Call) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from gateway.model.call import Call, Caller
 from gateway.model.exchange import Exchange, InstanceFacts
 from gateway.model.outcome import Complete, Outcome
 from gateway.protocol import rawjson
-from gateway.protocol.jsonrpc import Response
+from gateway.protocol.jsonrpc import ErrorObject, Response
 from gateway.protocol.rawjson import Object, Raw, Value
 from gateway.protocol.versions import Era
 from tests.kit.calls import call
@@ -99,6 +99,23 @@ async def test_an_error_is_a_refusal_to_answer(method: str, instead: Value) -> N
     assert await asked(asks, send, {"a": question(method, x=1)}) == {"a": instead}
 
 
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [
+        ({"code": -1, "message": "no", "data": [1]}, ErrorObject(-1, "no", rawjson.raw([1]))),
+        ({"code": 0, "message": ""}, ErrorObject(0, "")),
+        ({"code": True, "message": "no"}, None),
+        ({"code": -1}, None),
+        ({"code": "-1", "message": "no"}, None),
+    ],
+)
+async def test_a_clients_error_is_kept_for_a_server_that_understands_it(said: Object, kept: ErrorObject | None) -> None:
+    asks, exchange = Asks(), Exchange()
+    async with asyncio.timeout(5):
+        await asker(asks, answering(asks, None, said), LEGACY, exchange)({"a": question(x=1)})
+    assert exchange.refusals == ({} if kept is None else {"a": kept})
+
+
 async def test_an_answer_to_nothing_is_dropped() -> None:
     """S96, G062."""
     asks = Asks()
@@ -175,3 +192,36 @@ async def test_a_client_that_reads_no_streams_is_asked_nothing() -> None:
         await session.begin()
         plain = replace(session, headers=[("Accept", "application/json")])
         assert (await plain.ask("tools/call", {"name": "notes__add"})).result["content"] is True
+
+
+async def test_a_question_that_is_taken_back_ends_for_the_client_and_the_others_wait_on() -> None:
+    asks, send, exchange = Asks(), Stream(), Exchange()
+    pages: list[str] = []
+    page = question(mode="url", url="https://example.com/", elicitationId="p1")
+    ask = asker(asks, send, LEGACY, exchange, pages.append)
+    async with asyncio.timeout(5):
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(_answers(ask({"a": page, "b": question(x=1), "c": question(x=2)})))
+            await sent(send)
+            exchange.withdraw("a")
+            exchange.withdraw("a")
+            exchange.withdraw("unknown")
+            for message in send.sent[1:3]:
+                asks.answer(Response(message["id"], {"action": "accept"}, None))
+    assert task.result() == {"a": {"action": "cancel"}, "b": {"action": "accept"}, "c": {"action": "accept"}}
+    told = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": send.sent[0]["id"]}}
+    assert send.sent[3:] == [told]
+    assert pages == ["p1"]
+    assert len(asks) == 0
+
+
+async def test_a_question_that_was_taken_back_before_it_was_asked_is_not_asked() -> None:
+    asks, send, exchange = Asks(), Stream(), Exchange()
+    ask = asker(asks, send, LEGACY, exchange)
+    exchange.withdraw("a")
+    assert await ask({"a": question(x=1)}) == {"a": None}
+    assert send.sent == []
+
+
+async def _answers(asking: Awaitable[Object]) -> Object:
+    return await asking

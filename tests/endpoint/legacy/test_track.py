@@ -31,6 +31,9 @@ class Stream(EventStream):
     def start(self) -> None:
         self.begun = True
 
+    def has_room(self, size: int) -> bool:
+        return size < 200
+
     def put(self, event: bytes) -> None:
         if self.is_open:
             self.begun = True
@@ -74,6 +77,15 @@ def test_a_stream_of_an_older_version_is_not_primed_and_has_ids() -> None:
     stream = Stream()
     tracks(primed=False).begin(Sort.GET, stream).send(b"1")
     assert stream.told == [("g1.1", b"1")]
+
+
+def test_a_message_that_may_be_lost_is_neither_sent_nor_kept_where_there_is_no_room() -> None:
+    stream = Stream()
+    track = tracks(primed=False).begin(Sort.CALL, stream)
+    track.send(b"1")
+    track.offer(b"x" * 100)
+    track.offer(b"2")
+    assert [data for _, data in stream.told] == [b"1", b"2"]
 
 
 def test_ids_are_unique_in_a_session() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from typing import Any
 
 import pytest
@@ -63,6 +64,47 @@ async def test_a_subscription_ends_with_its_result_and_the_id_keeps_its_type(ide
     assert type(result["id"]) is type(identifier)
     assert result["result"]["resultType"] == "complete"
     assert result["result"]["_meta"][ID_KEY] == identifier
+
+
+async def told_slowly(site: Site, wait_for: Awaitable[None]) -> asyncio.Event:
+    """Have a server take a wish no sooner than the returned event; waits until there is a wish."""
+    site.services.slow = asyncio.Event()
+    await wait_for
+    async with asyncio.timeout(5):
+        while not site.services.told:
+            await asyncio.sleep(0)
+    return site.services.slow
+
+
+async def test_nothing_comes_before_the_acknowledgment_however_long_a_server_takes_to_be_told() -> None:
+    """Subscriptions §Acknowledgment."""
+    async with serving() as site, connect(site.port) as connection, connect(site.port) as other:
+        wanted = listen({"toolsListChanged": True, "resourceSubscriptions": ["note://one"]})
+        taken = await told_slowly(site, connection.send(wanted))
+        ready = await opened(other, listen({"toolsListChanged": True}, 2))
+        await anext(ready)
+        site.services.resource_changed("notes", "note://one")
+        site.services.changed("notes", Kind.TOOL)
+        assert (await anext(ready))["method"] == "notifications/tools/list_changed"
+        taken.set()
+        assert (await connection.head())[0] == 200
+        messages = connection.messages()
+        assert (await anext(messages))["method"] == "notifications/subscriptions/acknowledged"
+        site.services.resource_changed("notes", "note://one")
+        assert (await anext(messages))["method"] == "notifications/resources/updated"
+
+
+async def test_a_subscription_that_meets_a_drain_is_acknowledged_and_ended() -> None:
+    async with serving() as site, connect(site.port) as connection:
+        taken = await told_slowly(site, connection.send(listen({"resourceSubscriptions": ["note://one"]})))
+        site.services.is_draining = True
+        site.endpoint.close_streams()
+        taken.set()
+        assert (await connection.head())[0] == 200
+        first, cancelled, result = [message async for message in connection.messages()]
+    assert first["method"] == "notifications/subscriptions/acknowledged"
+    assert cancelled["method"] == "notifications/cancelled"
+    assert result["result"]["resultType"] == "complete"
 
 
 async def test_several_subscriptions_hear_the_same_change() -> None:
@@ -151,7 +193,9 @@ async def test_a_subscription_ends_when_its_credential_is_gone(monkeypatch: pyte
         messages = await opened(connection, listen(ALL, authorization=ALICE[0][1]))
         await anext(messages)
         site.services.now = moment()
-        assert [message async for message in messages] == []
+        cancelled, result = [message async for message in messages]
+    # As gracefully as any other end from our side (§Graceful Closure).
+    assert (cancelled["method"], result["result"]["resultType"]) == ("notifications/cancelled", "complete")
 
 
 async def test_a_reload_ends_subscriptions_of_a_removed_key_gracefully_and_calls_of_a_removed_client() -> None:
