@@ -5,7 +5,7 @@ A dialect knows MCP and one transport; it knows no pool, no policy and no client
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, Protocol
@@ -112,6 +112,12 @@ class Events:
     violation: Callable[[str], None] = _no_violation
     tasked: Callable[[str, Members], None] = _no_task
     elicited: Callable[[str], None] = _no_update
+
+    def missed(self, lists: frozenset[Kind], uris: Iterable[str]) -> None:
+        """Take for changed what may have changed while nobody listened: no client sees that gap."""
+        self.changed(lists)
+        for uri in sorted(uris):
+            self.updated(uri)
 
 
 class VersionRefused(DownstreamError):

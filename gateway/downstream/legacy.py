@@ -285,6 +285,7 @@ class Legacy:
     async def _wish_again(self) -> None:
         for uri in sorted(self._uris):
             await self._wish(methods.RESOURCES_SUBSCRIBE, uri)
+            self._peer.events.updated(uri)
 
     def _plain(self, method: str, params: Object | None, session: Session) -> Request:
         """Build a request of our own, with no client behind it."""
@@ -324,7 +325,7 @@ class Legacy:
             self._hears.set()
             # What was said while there was no stream is lost, unless the server itself closed the last one.
             if gap:
-                self._peer.events.changed(ALL_KINDS)
+                self._peer.events.missed(ALL_KINDS, self._uris)
 
         while True:
             session, began = self._session, loop.time()

@@ -1,7 +1,7 @@
 """Keeps one listen stream open to a modern server (2026-07-28 basic/patterns/subscriptions).
 
 A stream that ends is opened again, ever slower; a changed filter opens the new stream before the old one is closed, so
-that nothing is missed in between. After a gap all lists that the stream covers count as changed.
+that nothing is missed in between. After a gap all lists and resources that the stream covers count as changed.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ class Listening:
                 await self._until_settled(stream)
                 await self._retire(stream)
                 if stream.acknowledged and gap:
-                    self._peer.events.changed(self._covered)
+                    self._peer.events.missed(self._covered, self._uris)
                 gap = gap and not stream.acknowledged
                 while stream.acknowledged and not stream.ended and self._filter() == wanted:
                     await self._kicked()

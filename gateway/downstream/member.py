@@ -62,7 +62,11 @@ class Member:
         self._catalog = self._slot(None, isolation.listed_with(server), capabilities.GATEWAY_UI)
         self._slots = Slots(name, server, self._tasks)
         self.telling = Telling(
-            name, Wanted() if wanted is None else wanted, lambda: self._catalog.connection, self._tasks
+            name,
+            Wanted() if wanted is None else wanted,
+            lambda: self._catalog.connection,
+            self._updated,
+            self._tasks,
         )
         self._in_flight = 0
         self._idle = asyncio.Event()

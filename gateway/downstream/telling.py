@@ -23,13 +23,26 @@ _log = get_logger("downstream")
 
 
 class Telling:
-    """Counts who wants to hear of which resource or task. ``catalog`` returns the connection, None while it is down."""
+    """Counts who wants to hear of which resource or task.
 
-    def __init__(self, name: str, wanted: Wanted, catalog: Callable[[], Connection | None], tasks: TaskSet) -> None:
+    ``catalog`` returns the connection, None while it is down. ``updated`` is told of each resource whose changes may
+    have been missed.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        wanted: Wanted,
+        catalog: Callable[[], Connection | None],
+        updated: Callable[[str], None],
+        tasks: TaskSet,
+    ) -> None:
         self._name = name
         self._wanted = wanted
         self._catalog = catalog
+        self._updated = updated
         self._tasks = tasks
+        self._returned = False
         self._untold = False
         self._running: asyncio.Task[None] | None = None
 
@@ -80,8 +93,9 @@ class Telling:
             await asyncio.wait([self._running], timeout=TOLD)
 
     def again(self) -> None:
-        """Tell a server that is back, if there is anything to tell."""
+        """Tell a server that is back, if there is anything to tell; what it serves may be another state."""
         if self._wanted:
+            self._returned = True
             self.soon()
 
     def soon(self) -> None:
@@ -99,5 +113,11 @@ class Telling:
                 return
             try:
                 await connection.subscribe(self._wanted.resources.uris(), self._wanted.tasks.uris())
+                self._catch_up()
             except DownstreamError as error:
                 _log.info("subscription_failed", server=self._name, reason=error.message)
+
+    def _catch_up(self) -> None:
+        returned, self._returned = self._returned, False
+        for uri in sorted(self._wanted.resources.uris()) if returned else ():
+            self._updated(uri)

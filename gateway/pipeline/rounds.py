@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -21,7 +21,7 @@ from gateway.model.outcome import LOOK, Failure, InputRequired, Outcome
 from gateway.pipeline import questions
 from gateway.pipeline.account import Account
 from gateway.pipeline.interceptor import CallNext, Passage
-from gateway.protocol.rawjson import Object
+from gateway.protocol.rawjson import Object, Raw
 from gateway.protocol.versions import Era
 
 MAX_ROUNDS: Final = 10
@@ -86,6 +86,9 @@ class Rounds:
             if not isinstance(outcome, InputRequired):
                 return outcome
             asked = _judged(call, passage, outcome)
+            if not asked.held and None in asked.answered.values():
+                # Nothing can stand for these answers: who asked would wait for them for ever.
+                return _refused(call, [outcome.requests[key] for key, it in asked.answered.items() if it is None])
             if _is_for_client(call, asked):
                 return asked
             try:
@@ -125,7 +128,7 @@ class Rounds:
             await asyncio.sleep(waiting.pause)
             waiting.pause = min(waiting.pause * 2, LONGEST_PAUSE)
         if None in answers.values() and not asked.held:
-            return _refused(call, asked)
+            return _refused(call, asked.requests.values())
         return answers
 
     async def _record(self, call: Call, passage: Passage, asked: InputRequired) -> None:
@@ -171,7 +174,7 @@ def _unanswered(call: Call) -> Failure:
     return Failure.by_server(call.target.server, Reason.TIMEOUT, "asked a question that was not answered in time")
 
 
-def _refused(call: Call, asked: InputRequired) -> Failure:
-    wanted = questions.methods_of(asked.requests.values()) or "its questions"
+def _refused(call: Call, requests: Iterable[Raw]) -> Failure:
+    wanted = questions.methods_of(requests)
     what = f"needs an answer that the client did not give ({wanted})"
     return Failure.by_server(call.target.server, Reason.CANCELLED, what)

@@ -12,7 +12,7 @@ import pytest
 from gateway.downstream import child
 from gateway.downstream.child import INTERPRETER, Child, script, spawn
 
-WAIT = 5.0
+WAIT = 20.0
 LISTING = """
 import os
 def is_open(fd):

@@ -17,7 +17,7 @@ from gateway.downstream.transport import Departure
 from gateway.errors import DownstreamError, Reason
 from tests.kit.http_server import Exchange, HttpServer, Script, serving
 
-WAIT = 5.0
+WAIT = 20.0
 EMPTY: Mapping[str, str] = MappingProxyType({})
 
 

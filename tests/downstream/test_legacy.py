@@ -452,10 +452,12 @@ async def test_a_stream_that_ends_is_asked_for_again_and_a_broken_one_counts_as_
             raise DownstreamError(Reason.UNAVAILABLE, "broke")
         return status
 
-    dialect = await legacy(FakeHttp({"initialize": initialize}, stream), heard)
+    script: Script = {"initialize": initialize, "resources/subscribe": lambda sent: reply()}
+    dialect = await legacy(FakeHttp(script, stream), heard)
+    await dialect.subscribe(frozenset({"file:///a"}))
     await asyncio.wait_for(dialect.listen(), WAIT)
     # Clean ends lose nothing; the fake agrees to every stream, so each gap is seen once.
-    assert heard.changed == [ALL, ALL]
+    assert (heard.changed, heard.updated) == ([ALL, ALL], ["file:///a"] * 2)
     assert quick == [1, 2, 3, 4]
 
 

@@ -124,7 +124,7 @@ async def test_while_a_new_stream_is_not_acknowledged_the_old_one_is_still_known
     heard, asked = Heard(), asyncio.Event()
 
     async def answer(sent: Sent) -> Reply:
-        if sent.params["notifications"].get("resourceSubscriptions"):
+        if "resourceSubscriptions" in str(sent.params["notifications"]):
             asked.set()
             return await never(sent)
         return await listen(sent)
@@ -178,12 +178,14 @@ async def test_a_stream_that_ends_is_opened_again_and_the_gap_counts_as_a_change
         sent.transport.say(ACK, _meta=subscription(sent), notifications=sent.params["notifications"])
         return reply(resultType="complete", _meta=subscription(sent)) if next(ends) else await never(sent)
 
-    async with running(twice, heard=heard) as (_, transport, _task):
+    async with running(twice, heard=heard) as (board, transport, _task):
+        board.want(frozenset({"file:///a"}))
         await transport.reached(LISTEN, 3)
         async with asyncio.timeout(WAIT):
             while len(heard.changed) < 2:
                 await asyncio.sleep(0)
     assert heard.changed == [frozenset({Kind.TOOL, Kind.RESOURCE, Kind.TEMPLATE})] * 2
+    assert heard.updated == ["file:///a"] * 2
     assert quick == [1, 2]
 
 

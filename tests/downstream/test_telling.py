@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
@@ -32,10 +32,12 @@ class Heard(Connection):
 
 
 @asynccontextmanager
-async def telling(catalog: Connection | None) -> AsyncIterator[Telling]:
+async def telling(
+    catalog: Connection | None, updated: Callable[[str], None] = lambda uri: None
+) -> AsyncIterator[Telling]:
     tasks = TaskSet(lambda name, error: None)
     try:
-        yield Telling("a", Wanted(), lambda: catalog, tasks)
+        yield Telling("a", Wanted(), lambda: catalog, updated, tasks)
     finally:
         await tasks.aclose()
 
@@ -71,6 +73,27 @@ async def test_a_server_that_is_back_is_told_if_there_is_anything_to_tell() -> N
         one.again()
         await one.told()
         assert heard.noted == [(set(), {"t-1"})] * 2
+
+
+async def test_what_a_server_that_was_away_may_have_changed_counts_as_changed_once_it_listens_again() -> None:
+    """The client sees no restart: nothing else would make it read again (2026-07-28 stdio §Unexpected Termination)."""
+    heard, updated = Heard(), list[str]()
+    async with asyncio.timeout(WAIT), telling(heard, updated.append) as one:
+        one.subscribe("file:///b")
+        one.subscribe("file:///a")
+        await one.told()
+        assert updated == []
+        heard.refuses = True
+        one.again()
+        await one.told()
+        assert updated == []
+        heard.refuses = False
+        one.again()
+        await one.told()
+        assert updated == ["file:///a", "file:///b"]
+        one.subscribe("file:///c")
+        await one.told()
+        assert updated == ["file:///a", "file:///b"]
 
 
 async def test_a_server_that_is_down_or_refuses_is_left_alone() -> None:

@@ -18,7 +18,7 @@ from gateway.protocol import rawjson
 from gateway.protocol.rawjson import Members
 from gateway.protocol.versions import Era
 from tests.kit.definitions import definition, listing, tool
-from tests.kit.endpoint import NOTES, FakeMoment, config, moment
+from tests.kit.endpoint import NOTES, FakeMoment, config, keyed, moment
 
 MODERN = Caller(Era.MODERN, "2026-07-28")
 LEGACY = Caller(Era.LEGACY, "2025-11-25")
@@ -110,6 +110,13 @@ def test_a_read_has_cache_hints_within_bounds(hints: str, ttl: int, scope: str) 
     """S102."""
     result = value("{" + hints + '"contents":[]}', call(MODERN, "resources/read", name="note://one"))
     assert (result["ttlMs"], result["cacheScope"]) == (ttl, scope)
+
+
+def test_what_one_of_several_clients_read_is_not_for_others_to_keep() -> None:
+    """S102: however public its server thinks it is, who may read it was decided for this client."""
+    text = '{"ttlMs":1000,"cacheScope":"public","contents":[]}'
+    result = value(text, call(MODERN, "resources/read", name="note://one"), moment(keyed()))
+    assert (result["ttlMs"], result["cacheScope"]) == (1000, "private")
 
 
 def test_other_results_have_no_cache_hints() -> None:

@@ -18,7 +18,7 @@ from tests.kit.wire import LEGACY, MODERN, header_value, modern_meta
 Json: TypeAlias = dict[str, Any]
 Headers: TypeAlias = Sequence[tuple[str, str]]
 
-WAIT = 5.0
+WAIT = 20.0
 _NAMES = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 
 

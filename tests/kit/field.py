@@ -83,7 +83,7 @@ async def serving_beside(folder: Path, config: Mapping[str, object], *up: str) -
         await asyncio.to_thread(gateway.stop)
 
 
-async def until(ask: Callable[[], object], seconds: float = 5.0) -> None:
+async def until(ask: Callable[[], object], seconds: float = 20.0) -> None:
     """Wait until the answer is true."""
     async with asyncio.timeout(seconds):
         while not await asyncio.to_thread(ask):

@@ -31,7 +31,7 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def eventually(ask: Callable[[], object], what: str, seconds: float = 5.0) -> None:
+def eventually(ask: Callable[[], object], what: str, seconds: float = 20.0) -> None:
     """Ask until the answer is true; fail with ``what`` when it is not within ``seconds``."""
     deadline = time.monotonic() + seconds
     while not ask():

@@ -24,7 +24,7 @@ from gateway.protocol.rawjson import Members, Value
 Json: TypeAlias = dict[str, Any]
 
 SCRIPT = str(Path(__file__).with_name("stdio_server.py"))
-WAIT = 5.0
+WAIT = 20.0
 
 
 def scripted(*modes: str, **settings: Any) -> Server:

@@ -21,7 +21,7 @@ from gateway.protocol.jsonrpc import ErrorObject
 from gateway.protocol.rawjson import Members, Object, Value
 from gateway.protocol.versions import Era
 
-WAIT = 5.0
+WAIT = 20.0
 TRACE = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-01"}
 
 Handler: TypeAlias = "Callable[[Sent], Reply | Awaitable[Reply]]"

@@ -109,7 +109,7 @@ async def replayed(bench: Bench) -> None:
 
 async def _events(reply: aiohttp.ClientResponse) -> AsyncIterator[sse.Event]:
     parser = sse.Parser(2**20)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         async for chunk in reply.content.iter_any():
             for event in parser.feed(chunk):
                 yield event

@@ -184,7 +184,7 @@ async def logs(bench: Bench) -> None:
 
 async def _became(client: AnsweringClient, bench: Bench, key: str, wanted: str) -> None:
     """Wait until a waiting call is in a state, as its server tells another client."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while (await client.call(bench.name("calls"))).structured.get(key) != wanted:
             await asyncio.sleep(0.02)
 

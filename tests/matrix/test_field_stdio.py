@@ -19,6 +19,7 @@ from tests.kit.wire import EraName
 
 ERAS = pytest.mark.parametrize("era", ["modern", "legacy"])
 SERVERS = pytest.mark.parametrize("server", ["old", "new"])
+DONE: Json = {"resultType": "complete", "content": [{"type": "text", "text": "done"}]}
 
 
 @pytest.fixture(scope="module")
@@ -119,14 +120,14 @@ async def test_noise_between_two_replies_costs_nothing(gateway: Gateway) -> None
 
 async def test_a_flood_on_stderr_delays_no_answer(gateway: Gateway) -> None:
     """G007: 256 KiB without a newline before the first answer."""
-    async with wire.http_client(gateway.url, "modern") as client, asyncio.timeout(5):
+    async with wire.http_client(gateway.url, "modern") as client, asyncio.timeout(20):
         assert not (await wire.call(client, "chatty__whoami")).result.get("isError")
 
 
 @ERAS
 async def test_a_server_that_dies_on_a_call_is_named_with_its_exit_code(gateway: Gateway, era: EraName) -> None:
     """G011: at once, and not as a timeout."""
-    async with wire.http_client(gateway.url, era) as client, asyncio.timeout(5):
+    async with wire.http_client(gateway.url, era) as client, asyncio.timeout(20):
         answer = await wire.call(client, f"dying-{era}__echo")
 
     assert answer.refusal["reason"] == "unavailable"
@@ -195,7 +196,7 @@ async def test_a_cancellation_reaches_its_own_server_at_once_and_no_other(gatewa
     assert aside.result().result["content"][0]["text"] == "slept"
     assert theirs.result().result["content"][0]["text"] == "slept"
     eventually(lambda: gateway.metric("mcp_gateway_inflight_calls", server="slow") == 0, "the place is free")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         # The server takes each message in a thread of its own.
         while len(await heard_of_cancellations(alice, "slow")) != 1:
             await asyncio.sleep(0.02)
@@ -343,6 +344,39 @@ async def test_a_servers_own_error_keeps_code_message_and_data(gateway: Gateway,
         unknown = await client.request("no/such")
     assert unknown.error["code"] == -32601
     assert unknown.status == (404 if era == "modern" else 200)
+
+
+async def test_a_request_of_a_modern_server_gets_no_response_and_its_call_goes_on(
+    gateway: Gateway, folder: Path
+) -> None:
+    """G139: 2026-07-28 stdio §Sending Messages."""
+    asked = '{"jsonrpc":"2.0","id":"r-1","method":"roots/list"}\n'
+    assert text_of(await say(gateway, "new", asked, result_line(DONE))) == "done"
+    assert text_of(await say(gateway, "new", result_line(DONE))) == "done"
+    heard = [json.loads(line) for line in (folder / "new.log").read_bytes().splitlines()]
+    assert [message for message in heard if "method" not in message] == []
+    await say(gateway, "old", asked, result_line(DONE))
+    (answer,) = [json.loads(line) for line in (folder / "old.log").read_bytes().splitlines() if b'"method"' not in line]
+    assert (answer["id"], answer["error"]["code"]) == ("r-1", -32601)
+
+
+@ERAS
+@SERVERS
+async def test_a_notification_too_large_for_any_stream_is_lost_and_the_call_answered(
+    gateway: Gateway, server: str, era: EraName
+) -> None:
+    def log(size: int) -> str:
+        params = {"level": "info", "data": "x" * size}
+        return json.dumps({"jsonrpc": "2.0", "method": "notifications/message", "params": params}) + "\n"
+
+    async with wire.http_client(gateway.url, era) as client, asyncio.timeout(20):
+        if era == "legacy":
+            await client.request("logging/setLevel", {"level": "info"})
+        params: Json = {"name": f"{server}__say", "arguments": {"write": [log(10), log(300_000), result_line(DONE)]}}
+        meta = {"io.modelcontextprotocol/logLevel": "info"} if era == "modern" else {}
+        answer = await client.request("tools/call", {**params, "_meta": meta})
+    assert text_of(answer) == "done"
+    assert [notice["params"]["data"] for notice in answer.notices] == ["x" * 10]
 
 
 async def test_odd_names_become_safe_ones_and_the_server_gets_its_own(gateway: Gateway, folder: Path) -> None:

@@ -102,6 +102,24 @@ async def test_a_legacy_client_is_asked_on_the_stream_of_its_call(gateway: Gatew
     eventually(lambda: any("call.round" in events for events in rounds_of(gateway, server)), "the round is recorded")
 
 
+async def test_an_error_of_a_legacy_client_reaches_a_legacy_server_as_it_is(gateway: Gateway) -> None:
+    """2025-11-25 client/elicitation §Error Handling; a modern server, which knows no such answer, hears of a cancel."""
+    error = {"code": -1, "message": "User rejected", "data": {"k": [1]}}
+    said = {}
+    for server in SERVERS:
+        session = LegacySession(gateway.port)
+        await session.begin(ELICITATION)
+        async with connect(gateway.port) as connection:
+            await connection.send(session.request("tools/call", {"name": f"{server}__ask"}))
+            await connection.head()
+            messages = connection.messages()
+            question = await anext(messages)
+            assert (await ask(gateway.port, session.response(question["id"], error=error))).status == 202
+            said[server] = heard((await anext(messages))["result"])
+    assert said["old"] == {"answer": None, "error": error}
+    assert said["new"]["answer"] == {"action": "cancel"}
+
+
 @pytest.mark.parametrize("server", SERVERS)
 async def test_the_answer_of_another_session_counts_for_nothing(gateway: Gateway, server: str) -> None:
     """G063: what another client answers under the same id reaches no server."""

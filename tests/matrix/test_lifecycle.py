@@ -69,11 +69,11 @@ async def test_a_drain_lets_calls_finish_refuses_new_ones_and_ends_well(tmp_path
         ):
             await late.request("tools/list")
             slow = group.create_task(wire.call(client, "scripted__sleep", {"seconds": 2}))
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(20):
                 while gateway.metric("mcp_gateway_inflight_calls", server="scripted") < 1:
                     await asyncio.sleep(0.01)
             gateway.terminate()
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(20):
                 while gateway.admin("/readyz")[0] == 200:
                     await asyncio.sleep(0.01)
 

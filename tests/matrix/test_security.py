@@ -259,7 +259,7 @@ async def _knock(sweep: Sweep) -> None:
             start = f"POST {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close"
             writer.write(f"{start}\r\n{head}\r\nContent-Length: {len(data)}\r\n\r\n".encode() + data)
             with suppress(ConnectionError):
-                async with asyncio.timeout(5):
+                async with asyncio.timeout(20):
                     sweep.answer(f"{port} {target} {head.split(':')[0]}", await reader.read())
             writer.close()
 

@@ -146,7 +146,7 @@ async def _raw(port: int, head: str, body: bytes = b"") -> tuple[int, bytes]:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     lines = [head, f"Host: localhost:{port}", "Connection: close", f"Content-Length: {len(body)}"]
     writer.write("\r\n".join(lines).encode() + b"\r\n\r\n" + body)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         data = await reader.read()
     writer.close()
     return int(data.split(b" ", 2)[1]), data
@@ -255,7 +255,7 @@ async def test_a_subscription_acknowledges_only_what_is_visible(gateway: Gateway
         head += ["Content-Type: application/json", f"Content-Length: {len(body)}", "Accept: text/event-stream"]
         head += [f"MCP-Protocol-Version: {wire.MODERN}", "Mcp-Method: subscriptions/listen"]
         writer.write("\r\n".join(head).encode() + b"\r\n\r\n" + body)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             data = await reader.readuntil(b"acknowledged")
             data += await reader.readuntil(b"\n\n")
         seen[key] = {uri for uri in uris if f'"{uri}"'.encode() in data}

@@ -72,6 +72,6 @@ async def test_an_answer_that_is_not_read_keeps_its_place_among_the_calls_of_its
     async def passes() -> bool:
         return "isError" not in (await ask(gateway.port, modern("tools/call", small))).result
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while not await passes():
             pass

@@ -127,6 +127,17 @@ async def test_a_client_that_takes_some_gets_those_and_the_rest_is_remembered() 
     assert outcome == InputRequired({"a": ELICIT}, "s", held=True, answered={"b": None})
 
 
+async def test_nobody_is_asked_in_vain_where_one_answer_can_have_no_substitute() -> None:
+    """The server may not ask this at all; an answer of null is none (mrtr §InputResponses)."""
+    for caller in (modern(), legacy()):
+        server, client = Server(InputRequired({"a": ELICIT, "b": SAMPLE}, "s")), Client(YES)
+        outcome = await step(MemoryLog())(caller, Passage(Exchange(ask=client)), server)
+        assert isinstance(outcome, Failure)
+        assert (outcome.reason, outcome.may_have_run) == (Reason.CANCELLED, True)
+        assert "(sampling/createMessage)" in outcome.text
+        assert (client.asked, len(server.calls)) == ([], 1)
+
+
 async def test_without_a_stream_a_legacy_client_is_asked_nothing() -> None:
     server = Server(InputRequired({"a": ELICIT}, "s"), OK)
     assert await step(MemoryLog())(legacy(), Passage(Exchange()), server) is OK

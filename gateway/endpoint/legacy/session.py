@@ -30,6 +30,11 @@ MAX_SESSIONS: Final = 10_000
 """Sessions of all principals together."""
 
 MAX_URIS: Final = 1000
+
+MAX_UNHEARD: Final = 256
+LONGEST_UNHEARD: Final = 512
+"""Changes of resources that wait for a stream, and bytes of each: a stream must be able to hold them all at once."""
+
 _ID_BYTES: Final = 32
 
 CallKey: TypeAlias = tuple[type, Id]
@@ -83,8 +88,10 @@ class Session:
         self.unheard[message] = None
 
     def updated(self, uri: str) -> None:
-        """Tell of a changed resource, if there is a stream."""
-        self.tell(jsonrpc.encode_notification(methods.RESOURCE_UPDATED, {"uri": uri}))
+        """Tell of a changed resource, likewise; without a stream only so many are kept, of names that are not long."""
+        message = jsonrpc.encode_notification(methods.RESOURCE_UPDATED, {"uri": uri})
+        if not self.tell(message) and len(self.unheard) < MAX_UNHEARD and len(message) <= LONGEST_UNHEARD:
+            self.keep(message)
 
     def tell(self, data: bytes) -> bool:
         """Send a message that belongs to no request on one stream, the newest; False if there is none."""

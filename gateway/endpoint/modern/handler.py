@@ -79,7 +79,7 @@ class ModernHandler:
                 classify.param_headers(call.definition, call.arguments, inbound.head.headers)
         except UnknownTarget as error:
             await self._services.denied(error.call)
-            if methods.REQUEST_STATE in request.params:
+            if methods.REQUEST_STATE in request.params and methods.METHODS[request.method].may_ask:
                 # Row 15 comes before row 16: no state belongs to what is not there.
                 raise classify.fault(Era.MODERN, StateRejected(), request.id, "state_rejected") from None
             raise classify.fault(Era.MODERN, error, request.id, "unknown_name") from None

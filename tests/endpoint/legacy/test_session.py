@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
 
-from gateway.endpoint.legacy.session import IDLE, Full, Session, Sessions, key_of, new_session_id
+from gateway.endpoint.legacy.session import (
+    IDLE,
+    LONGEST_UNHEARD,
+    MAX_UNHEARD,
+    Full,
+    Session,
+    Sessions,
+    key_of,
+    new_session_id,
+)
 from gateway.endpoint.running import Ticket
 from gateway.endpoint.stream import EventStream
 from gateway.errors import Reason
@@ -182,14 +192,15 @@ def test_a_change_is_told_on_one_stream_the_newest_that_is_open() -> None:
     assert (old.sent, len(new.sent), gone.sent) == ([], 1, [])
 
 
-def test_an_update_is_told_if_there_is_a_stream() -> None:
-    mine, stream = session(), Stream()
-    mine.updated("note://lost")
-    mine.attach(stream)
-    mine.updated("note://one")
-    assert stream.sent == [
-        b'{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"note://one"}}'
-    ]
+def test_an_update_waits_for_a_stream_like_any_change_up_to_a_bound() -> None:
+    one, stream = session(), Stream()
+    one.updated("note://" + "long" * LONGEST_UNHEARD)
+    for number in [*range(MAX_UNHEARD + 10), 0]:
+        one.updated(f"note://{number}")
+    one.attach(stream)
+    assert [json.loads(data)["params"]["uri"] for data in stream.sent] == [f"note://{n}" for n in range(MAX_UNHEARD)]
+    one.updated("note://now")
+    assert json.loads(stream.sent[-1])["params"] == {"uri": "note://now"}
 
 
 def test_a_change_nobody_could_be_told_is_told_to_the_next_stream_once() -> None:

@@ -14,7 +14,7 @@ from gateway.model.call import Call
 from gateway.model.exchange import Exchange
 from gateway.model.outcome import Failure, InputRequired, Outcome
 from gateway.protocol import rawjson
-from tests.kit.clients import ask, connect, modern, modern_headers, post
+from tests.kit.clients import Json, ask, connect, modern, modern_headers, post
 from tests.kit.endpoint import Gate, echo, moment, serving, soon
 from tests.kit.wire import modern_meta
 
@@ -117,11 +117,21 @@ async def test_notifications_are_accepted_and_responses_are_not(message: dict[st
         assert gate.began.empty()
 
 
-async def test_sessions_and_resumption_are_ignored() -> None:
-    """S91."""
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("tools/call", ADD),
+        ("tools/list", {}),
+        ("server/discover", {}),
+        ("resources/read", {"uri": "note://nothing"}),
+        ("no/such", {}),
+    ],
+)
+async def test_sessions_and_resumption_are_ignored(method: str, params: Json) -> None:
+    """S91: whatever is asked, and however it ends."""
     async with serving() as site:
-        plain = await ask(site.port, modern("tools/call", ADD))
-        extra = await ask(site.port, modern("tools/call", ADD, mcp_session_id="x", last_event_id="7"))
+        plain = await ask(site.port, modern(method, params))
+        extra = await ask(site.port, modern(method, params, mcp_session_id="x", last_event_id="7"))
         assert plain.body == extra.body
         assert set(plain.headers) == set(extra.headers)
         assert "mcp-session-id" not in extra.headers
@@ -333,5 +343,17 @@ async def test_a_state_that_is_not_ours_is_refused_and_audited(method: str, para
 
 
 async def test_methods_that_have_no_rounds_know_no_state() -> None:
-    async with serving() as site:
-        assert "tools" in (await ask(site.port, modern("tools/list", {"requestState": "x"}))).result
+    """Patterns/mrtr §Supported Requests: state and answers mean nothing there, and do not travel."""
+    now = moment()
+    now.chain = gate = Gate()
+    gate.opened.set()
+    state: Json = {"requestState": "x", "inputResponses": {"a": {}}}
+    completion: Json = {"ref": {"type": "ref/resource", "uri": "note://one"}, "argument": {"name": "a", "value": ""}}
+    async with serving(now) as site:
+        assert "tools" in (await ask(site.port, modern("tools/list", state))).result
+        await ask(site.port, modern("completion/complete", completion | state))
+        call = await soon(gate.began)
+        assert (call.request_state, call.input_responses) == (None, None)
+        lost: Json = {**completion, "ref": {"type": "ref/prompt", "name": "nothing"}}
+        reply = await ask(site.port, modern("completion/complete", lost | state))
+        assert reply.message["error"]["message"] == "Unknown prompt: nothing"
