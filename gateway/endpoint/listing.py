@@ -76,7 +76,8 @@ def _wire(moment: Moment, route: Route, reader: Reader) -> bytes:
     wire = _with_views(moment, route, reader, wire) if route.definition.views else wire
     if route.kind is Kind.TOOL and reader.caller.era is Era.LEGACY:
         return fit.legacy_definition(wire, route.definition)
-    if route.kind is Kind.TOOL:
+    served = moment.catalog.listings.get(route.server)
+    if route.kind is Kind.TOOL and served is not None and served.era == Era.LEGACY.value:
         return fit.modern_definition(wire, route.definition)
     return wire
 

@@ -136,6 +136,13 @@ def test_a_uri_is_shown_with_its_server_only_where_it_is_ambiguous() -> None:
     assert [item["uri"] for item in page(now, method="resources/list")["resources"]] == ["note://one"]
 
 
+@pytest.mark.parametrize(("era", "kept"), [("legacy", False), ("modern", True)])
+def test_what_a_legacy_tool_says_of_tasks_is_not_told_to_modern_clients(era: str, *, kept: bool) -> None:
+    """Of a modern server it would be a member that nobody here knows, and those stay."""
+    now = moment(lists={"notes": listed("notes", tool("t", execution={"taskSupport": "optional"}), era=era)})
+    assert ("execution" in page(now)["tools"][0]) is kept
+
+
 def test_a_legacy_client_gets_output_schemas_it_knows() -> None:
     now = moment(lists={"notes": (tool("t", outputSchema={"type": "array"}),)})
     assert page(now)["tools"][0]["outputSchema"] == {"type": "array"}

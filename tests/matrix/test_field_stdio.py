@@ -215,7 +215,11 @@ async def test_fifty_cancellations_that_race_their_answers_leave_the_link_up(gat
             call = group.create_task(session.ask("tools/call", sleep, number))
             await asyncio.sleep(0.39 + number % 10 / 300)
             await ask(gateway.port, session.notification("notifications/cancelled", {"requestId": number}))
-        assert call.result().body == b"" or f'"id":{number},'.encode() in call.result().body
+        reply = call.result()
+        streamed = reply.headers.get("content-type", "").startswith("text/event-stream")
+        # Cancelled it has no answer; what took long was a stream by then, which may have begun without a message.
+        answers = reply.events if streamed else [reply.message]
+        assert [answer["id"] for answer in answers] in ([], [number])
 
     await asyncio.gather(*(race(number) for number in range(50)))
 
@@ -252,7 +256,10 @@ async def test_progress_comes_back_under_its_own_token_and_unknown_meta_travels(
 
 @ERAS
 async def test_all_pages_of_a_server_are_listed_with_every_field(gateway: Gateway, era: EraName) -> None:
-    """G057, G087, G088: 49 tools in pages of 20, and only the name of a definition changes."""
+    """G057, G087, G088: 49 tools in pages of 20, and only the name of a definition changes.
+
+    But for what legacy tools say of tasks: modern clients cannot have any of a legacy server.
+    """
     async with wire.http_client(gateway.url, era) as client:
         tools = await wire.every(client, "tools/list", "tools")
 
@@ -260,7 +267,9 @@ async def test_all_pages_of_a_server_are_listed_with_every_field(gateway: Gatewa
         own = [tool for tool in tools if tool["name"].startswith(f"{server}__")]
         assert len(own) == 49
         rich = next(tool for tool in own if tool["name"] == f"{server}__rich")
-        assert json.dumps(rich) == json.dumps({**TOOL, "name": f"{server}__rich"})
+        foreign = ("execution",) if (era, server) == ("modern", "old") else ()
+        same = {key: value for key, value in TOOL.items() if key not in foreign}
+        assert json.dumps(rich) == json.dumps({**same, "name": f"{server}__rich"})
 
 
 @ERAS

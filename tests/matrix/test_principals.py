@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 
 from tests.kit import wire
+from tests.kit.field import scripted
 from tests.kit.gateway import Gateway, serving
 from tests.kit.peers import CLIENTS, driver, notes
 from tests.kit.wire import EraName, HttpClient, Json, every
 
 ALICE, BOB = "alice-" + "a" * 40, "bob-" + "b" * 40
+CAROL, DAVE = "carol-" + "c" * 40, "dave-" + "d" * 40
 ERAS = pytest.mark.parametrize("era", ["modern", "legacy"])
 
 
@@ -22,8 +24,16 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     """Two notes servers; alice works with the first, bob only lists the second."""
     folder = tmp_path_factory.mktemp("principals")
     config = {
-        "servers": {name: notes(folder, name).config for name in ("first", "second")},
-        "clients": {"alice": {"key": "${ALICE_KEY}"}, "bob": {"key": "${BOB_KEY}"}},
+        "servers": {
+            **{name: notes(folder, name).config for name in ("first", "second")},
+            "dying": scripted("--era", "modern", "exit-on-call=7"),
+        },
+        "clients": {
+            "alice": {"key": "${ALICE_KEY}"},
+            "bob": {"key": "${BOB_KEY}"},
+            "carol": {"key": CAROL},
+            "dave": {"key": DAVE},
+        },
         "policies": [
             {
                 "name": "alice",
@@ -33,10 +43,12 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
                 "limits": [{"rate": "2/second", "tools": ["first/search_notes"]}],
             },
             {"name": "bob", "clients": ["bob"], "allow": ["second/list_notes"]},
+            {"name": "carol", "clients": ["carol"], "allow": ["dying/*"]},
+            {"name": "dave", "clients": ["dave"], "allow": ["dying/echo"]},
         ],
     }
     with serving(folder / "gateway", config, {"ALICE_KEY": ALICE, "BOB_KEY": BOB}) as running:
-        running.await_servers("first", "second")
+        running.await_servers("first", "second", "dying")
         yield running
 
 
@@ -57,6 +69,24 @@ async def test_two_clients_see_different_lists(gateway: Gateway, era: EraName) -
         assert await every(bob, "prompts/list", "prompts") == []
         assert await every(bob, "resources/list", "resources") == []
         assert await every(bob, "resources/templates/list", "resourceTemplates") == []
+
+
+async def test_a_list_depends_on_who_asks_and_on_nothing_else(gateway: Gateway) -> None:
+    """G134, G135: a server that says ``public`` is filtered all the same, and its end changes no list."""
+
+    async def listed(key: str) -> Json:
+        async with wire.http_client(gateway.url, "modern", key) as client:
+            return (await client.request("tools/list")).result
+
+    carols, daves = await listed(CAROL), await listed(DAVE)
+    assert (carols["cacheScope"], daves["cacheScope"]) == ("private", "private")
+    assert [tool["name"] for tool in daves["tools"]] == ["dying__echo"]
+    assert len(carols["tools"]) > 10
+    async with wire.http_client(gateway.url, "modern", CAROL) as client:
+        assert (await wire.call(client, "dying__echo")).refusal["reason"] == "unavailable"
+        assert (await client.request("tools/list")).result["tools"] == carols["tools"]
+    assert (await listed(CAROL))["tools"] == carols["tools"]
+    assert (await listed(DAVE))["tools"] == daves["tools"]
 
 
 @ERAS
