@@ -17,7 +17,7 @@ help:
 
 ## test: everything; installs what it needs and ends with pytest's summary
 test: lint types environments
-	$(BIN)/python -m pytest -q --durations=10 $(PYTEST)
+	$(BIN)/python -m pytest -q -n auto --maxprocesses 4 --dist loadfile --durations=10 $(PYTEST)
 
 ## lint: style and format
 lint: $(VENV)/.test
@@ -35,6 +35,7 @@ environments: $(VENV)/.test
 ## bench: what the gateway adds to a call, on this machine
 bench: $(VENV)/.test
 	$(BIN)/python -m tests.bench.load
+	$(BIN)/python -m tests.bench.searching
 
 ## fuzz: the property tests with many more examples (FUZZ_EXAMPLES, default 5000)
 fuzz: $(VENV)/.test
@@ -43,6 +44,7 @@ fuzz: $(VENV)/.test
 ## soak: load with servers dying underneath (SOAK_MINUTES, default 10), then every stress run of tests/bench
 soak: $(VENV)/.test
 	$(BIN)/python -m tests.bench.soak
+	$(BIN)/python -m tests.bench.audit_edits
 
 ## lock: write the lock files anew from pyproject.toml
 lock:

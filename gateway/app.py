@@ -19,8 +19,12 @@ from aiohttp import http_parser, web
 
 from gateway.admin.access import Access
 from gateway.admin.operations import Act
+from gateway.admin.pages.site import Site
+from gateway.admin.pages.visit import Gateway
 from gateway.admin.server import AdminServer
-from gateway.config.root import AdminUser, Listen, LoadedConfig
+from gateway.config.root import AdminUser, LoadedConfig
+from gateway.dashboard import Dashboard
+from gateway.endpoint import tls
 from gateway.endpoint.connection import Bounds, Report, Server
 from gateway.endpoint.server import Endpoint
 from gateway.errors import ConfigError, Problem
@@ -84,13 +88,14 @@ async def serve(loaded: LoadedConfig, announce: Announce) -> None:
         await runtime.start()
         endpoint = Endpoint(runtime)
         stack.push_async_callback(endpoint.aclose)
-        url = await stack.enter_async_context(_endpoint_listener(loaded, endpoint))
+        url = await stack.enter_async_context(_endpoint_listener(loaded, endpoint, runtime.certificate_refused))
         operator = Operator(runtime, url)
+        pages = Gateway(operator, Dashboard(runtime, operator.brief))
 
         def refused(reason: str) -> None:
             runtime.metrics.http_rejected_total.inc(reason=reason)
 
-        admin_url, token_file = await stack.enter_async_context(_admin_listener(loaded, operator, refused))
+        admin_url, token_file = await stack.enter_async_context(_admin_listener(loaded, pages, refused))
         signals.reload_on_hangup(runtime)
         announce(Addresses(url, admin_url, token_file))
         _log.info("serving", endpoint=url, admin=admin_url, pid=os.getpid())
@@ -173,13 +178,13 @@ async def _reloaded(runtime: Runtime) -> None:
 
 
 @asynccontextmanager
-async def _endpoint_listener(loaded: LoadedConfig, endpoint: Endpoint) -> AsyncIterator[str]:
+async def _endpoint_listener(loaded: LoadedConfig, endpoint: Endpoint, refused: Report) -> AsyncIterator[str]:
     """Listen for clients; yields the URL. New connections are refused as soon as the block ends."""
     listen = loaded.config.listen
     runner = web.ServerRunner(endpoint.server, shutdown_timeout=_CUT_SECONDS)
     await runner.setup()
     try:
-        await _listen(runner, listen.host, listen.port, "listen", _tls(listen))
+        await _listen(runner, listen.host, listen.port, "listen", tls.context(listen, refused))
         scheme = "https" if listen.tls else "http"
         yield f"{scheme}://{_address(runner, listen.host)}{listen.path}"
     finally:
@@ -187,7 +192,7 @@ async def _endpoint_listener(loaded: LoadedConfig, endpoint: Endpoint) -> AsyncI
 
 
 @asynccontextmanager
-async def _admin_listener(loaded: LoadedConfig, operator: Operator, report: Report) -> AsyncIterator[tuple[str, str]]:
+async def _admin_listener(loaded: LoadedConfig, gateway: Gateway, report: Report) -> AsyncIterator[tuple[str, str]]:
     """Listen for operators; yields the URL and the file of the token made for them, if one was.
 
     Connections are those of the endpoint: bounded, and with error pages that echo nothing (S17).
@@ -197,7 +202,8 @@ async def _admin_listener(loaded: LoadedConfig, operator: Operator, report: Repo
     if not users:
         token_file, users = _make_token(Path(loaded.config.state.dir))
     access = Access(admin.host, users, admin.metrics_token.get_secret_value())
-    server = Server(AdminServer(operator, access).handle, _ADMIN_BOUNDS, report)
+    pages = Site(gateway, access)
+    server = Server(AdminServer(gateway.operations, access, pages.handle).handle, _ADMIN_BOUNDS, report)
     runner = web.ServerRunner(server, shutdown_timeout=_CUT_SECONDS)
     await runner.setup()
     try:
@@ -207,27 +213,14 @@ async def _admin_listener(loaded: LoadedConfig, operator: Operator, report: Repo
         await runner.cleanup()
 
 
-async def _listen(runner: web.BaseRunner, host: str, port: int, section: str, tls: ssl.SSLContext | None) -> None:
+async def _listen(runner: web.BaseRunner, host: str, port: int, section: str, secured: ssl.SSLContext | None) -> None:
     try:
-        await web.TCPSite(runner, host, port, ssl_context=tls).start()
+        await web.TCPSite(runner, host, port, ssl_context=secured).start()
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else "cannot be used"
         hint = "another gateway may be running: end it, or change the port"
         problem = Problem(f"{host}:{port} cannot be bound: {reason}", path=f"{section}.port", hint=hint)
         raise ConfigError([problem]) from None
-
-
-def _tls(listen: Listen) -> ssl.SSLContext | None:
-    if listen.tls is None:
-        return None
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    try:
-        context.load_cert_chain(listen.tls.cert, listen.tls.key)
-    except (OSError, ssl.SSLError) as error:
-        reason = error.strerror or type(error).__name__
-        raise ConfigError([Problem(f"certificate or key cannot be used: {reason}", path="listen.tls")]) from None
-    return context
 
 
 def _address(runner: web.BaseRunner, host: str) -> str:

@@ -39,8 +39,20 @@ class Findings:
     notes: list[str] = field(default_factory=list)
 
 
-def against_kept(loaded: LoadedConfig) -> Findings:
-    """Judge against the lists that the gateway kept when it last ran; makes no file."""
+def compiled(loaded: LoadedConfig) -> Engine:
+    """Compile the policies of a config.
+
+    Raises:
+        ConfigError: with the place of everything that cannot be compiled.
+    """
+    try:
+        return Engine.build(loaded)
+    except ConfigError as error:
+        raise ConfigError([loaded.locate(problem) for problem in error.problems]) from None
+
+
+def kept_listings(loaded: LoadedConfig) -> dict[str, Listing]:
+    """Return the lists that the gateway kept when it last ran; makes no file."""
     state = Path(loaded.config.state.dir)
     listings: dict[str, Listing] = {}
     if (state / CATALOG).is_dir() and (state / FINGERPRINT_KEY).is_file():
@@ -49,6 +61,12 @@ def against_kept(loaded: LoadedConfig) -> Findings:
             kept = keep.load(name, fingerprint(name, server, key))
             if kept is not None:
                 listings[name] = kept
+    return listings
+
+
+def against_kept(loaded: LoadedConfig) -> Findings:
+    """Judge against the lists that the gateway kept when it last ran."""
+    listings = kept_listings(loaded)
     findings = _judge(loaded, listings)
     missing = [name for name in loaded.config.servers if name not in listings]
     if missing and loaded.config.policies:

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Final
 
 from gateway import __version__, report
 from gateway.admin.operations import Act, Readiness
+from gateway.approvalboard import Approvalboard
 from gateway.audit import events
+from gateway.config.access_rules import ANONYMOUS
 from gateway.model.call import Call, Caller, new_call_id
 from gateway.model.catalog import Kind, Route
 from gateway.model.exchange import Exchange
 from gateway.model.outcome import Complete, Failure, InputRequired, Outcome, Started
-from gateway.model.principal import ANONYMOUS, ANONYMOUS_ID, Principal
+from gateway.model.principal import Principal
+from gateway.pinboard import Pinboard
 from gateway.pipeline.snapshot import Snapshot, target_of
+from gateway.policy import match
 from gateway.policy.decision import Question
 from gateway.policy.explain import explain
+from gateway.policy.match import ClientError
 from gateway.protocol import codes, rawjson, results
 from gateway.protocol.methods import TOOLS_CALL
 from gateway.protocol.rawjson import Object, Value
 from gateway.protocol.versions import MODERN, Era
 from gateway.runtime import Runtime
-
-_FORMS: Final = {"sub:": "sub", "client:": "client", "cert:": "cert"}
 
 
 class Operator:
@@ -31,6 +34,8 @@ class Operator:
     def __init__(self, runtime: Runtime, endpoint: str) -> None:
         self._runtime = runtime
         self._endpoint = endpoint
+        self._pinboard = Pinboard(runtime.trust, runtime.audit)
+        self._approvalboard = Approvalboard(runtime.oversight.ledger, runtime.audit)
 
     def readiness(self) -> Readiness:
         """Tell whether calls are taken: not while draining, nor without an audit log where that stops them."""
@@ -47,6 +52,10 @@ class Operator:
 
     def status(self) -> Object:
         """Return the state of everything."""
+        return {**self.brief(), "clients": self._weights(self._runtime.current())}
+
+    def brief(self) -> Object:
+        """Return the same without what would have to be judged for it."""
         runtime = self._runtime
         snapshot = runtime.current()
         readiness = self.readiness()
@@ -65,39 +74,91 @@ class Operator:
                 "last_load": runtime.reload_result,
             },
             "audit": {"dir": snapshot.config.audit.dir, "healthy": runtime.audit.healthy},
+            "approvals": {"pending": runtime.oversight.ledger.pending},
+            "alerts": runtime.oversight.alerts.status(),
             "servers": report.servers(snapshot.loaded, runtime.pool.status(), snapshot.catalog, self._pin),
         }
 
+    @staticmethod
+    def _weights(snapshot: Snapshot) -> Object:
+        """Return what the list of each configured client weighs, and that of anonymous callers where there are any."""
+        names = [*snapshot.config.clients, *([ANONYMOUS] if snapshot.loaded.anonymous else [])]
+
+        def seen(name: str) -> tuple[Route, ...]:
+            return snapshot.listed(Kind.TOOL, principal_named(snapshot, name), None)
+
+        return report.clients(names, snapshot.catalog, seen)
+
     def _pin(self, server: str) -> report.PinReport:
         trust = self._runtime.trust
-        state = trust.state(server, self._runtime.current().config.servers.get(server))
-        return report.PinReport(state, tuple(trust.changed(server)))
+        return report.PinReport(trust.state(server), tuple(trust.changed(server)))
 
-    def tools_as(self, principal: str) -> Object:
-        """Return what a principal sees, and why the rest is hidden.
+    def pins(self, target: str) -> Object:
+        """Return pins and what differs from them.
 
         Raises:
-            KeyError: no such client is configured.
+            KeyError: no such server or item.
+        """
+        return self._pinboard.show(self._runtime.current().config.servers, target)
+
+    async def decide_pins(self, act: Act, verb: str, target: str, digests: Mapping[str, str]) -> Object:
+        """Approve or reject what differs.
+
+        Raises:
+            KeyError: no such server, or nothing that differs.
+            Conflict: it is not what was shown, or cannot be approved.
+            AuditUnavailable: the act cannot be recorded.
+        """
+        decide = self._pinboard.approve if verb == "approve" else self._pinboard.reject
+        return await decide(act, self._runtime.current().config.servers, target, digests)
+
+    def approvals(self, user: str) -> Object:
+        """Return the calls that wait for a person, and those that were decided and not made yet."""
+        return self._approvalboard.show(user)
+
+    async def decide_approval(self, act: Act, verb: str, entry_id: str, reason: str) -> Object:
+        """Approve or deny one of them.
+
+        Raises:
+            KeyError: nothing of that id waits.
+            Forbidden: this user is not asked.
+            Conflict: it is decided already, or cannot be kept.
+            AuditUnavailable: the act cannot be recorded.
+        """
+        if verb == "approve":
+            return await self._approvalboard.approve(act, entry_id)
+        return await self._approvalboard.deny(act, entry_id, reason)
+
+    def tools_as(self, principal: str, view: str | None = None) -> Object:
+        """Return what a principal sees, through a view or all, and why the rest is hidden.
+
+        Raises:
+            KeyError: no such client or view is configured.
         """
         snapshot = self._runtime.current()
         who = principal_named(snapshot, principal)
+        if view is not None and view not in snapshot.config.views:
+            raise KeyError(f'no view "{view}" is configured')
         routes = snapshot.catalog.by_kind.get(Kind.TOOL, ())
-        visible = [route for route in routes if snapshot.sees(who, None, target_of(route))]
-        hidden = [route for route in routes if not snapshot.sees(who, None, target_of(route))]
+        visible = [route for route in routes if snapshot.sees(who, view, target_of(route))]
+        hidden = [route for route in routes if not snapshot.sees(who, view, target_of(route))]
         held = [item for item in snapshot.catalog.held_back if item.kind is Kind.TOOL]
-        reasons = {f"{route.server}/{route.name}": self._why(snapshot, who, route) for route in hidden}
+        reasons = {f"{route.server}/{route.name}": self._why(snapshot, who, view, route) for route in hidden}
         reasons |= {f"{item.server}/{item.name}": item.reason for item in held}
         return {
             "principal": who.id,
             "tools": [_tool(route) for route in visible],
-            "approx_tokens": sum(len(route.wire) for route in visible) // report.BYTES_PER_TOKEN,
+            "view": view,
+            "mode": snapshot.config.views[view].mode if view is not None else "list",
+            "approx_tokens": report.weight(visible)["approx_tokens"],
+            "servers": report.by_server(visible),
             "hidden": [{"tool": tool, "why": why} for tool, why in reasons.items()],
             "off": {**snapshot.loaded.off},
         }
 
     @staticmethod
-    def _why(snapshot: Snapshot, principal: Principal, route: Route) -> str:
-        question = Question(principal, target_of(route), {}, None, datetime.now(UTC))
+    def _why(snapshot: Snapshot, principal: Principal, view: str | None, route: Route) -> str:
+        question = Question(principal, target_of(route), {}, view, datetime.now(UTC))
         policy, reasons = "", []
         for line in explain(snapshot.engine, question):
             if line.startswith("policy "):
@@ -150,17 +211,10 @@ def principal_named(snapshot: Snapshot, text: str) -> Principal:
     Raises:
         KeyError: no such client, or a form that names nobody.
     """
-    if text == ANONYMOUS_ID:
-        return ANONYMOUS
-    name = text.removeprefix("key:")
-    client = snapshot.config.clients.get(name)
-    if client is not None:
-        return Principal(f"key:{name}", "key", name, frozenset(client.groups))
-    for form, kind in _FORMS.items():
-        if text.startswith(form):
-            return Principal(text, kind, kind)
-    known = ", ".join(snapshot.config.clients) or "none"
-    raise KeyError(f'no client "{text}" is configured (configured: {known}; or anonymous)')
+    try:
+        return match.principal_named(text, snapshot.config.clients)
+    except ClientError as error:
+        raise KeyError(str(error)) from None
 
 
 def _route(snapshot: Snapshot, target: str) -> Route:
@@ -181,13 +235,7 @@ def _shown(outcome: Outcome) -> Object:
         case Complete(result):
             return {"result": {key: rawjson.peek(item) for key, item in result.items()}}
         case Failure(error=None):
-            members = results.refusal(
-                outcome.reason,
-                outcome.text,
-                may_have_run=outcome.may_have_run,
-                retry_after_ms=outcome.retry_after_ms,
-                modern=True,
-            )
+            members = results.refusal(outcome.text, outcome.facts(), modern=True)
             return {"result": {key: rawjson.peek(item) for key, item in members.items()}}
         case Failure(error=error) if error is not None:
             return {"error": {"code": error.code, "message": error.message}}

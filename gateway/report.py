@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from gateway.config.root import LoadedConfig
 from gateway.downstream.health import ServerStatus
-from gateway.model.catalog import Catalog, HeldBack, Kind
+from gateway.model.catalog import Catalog, HeldBack, Kind, Route
 from gateway.protocol.rawjson import Object, Value
 from gateway.telemetry.text import printable
 
@@ -35,17 +35,68 @@ def servers(
 ) -> Object:
     """Report every configured server, in config order, and those that are off."""
     report: Object = {}
+    parts = _parts(catalog)
     for name in loaded.config.servers:
         status = statuses.get(name)
-        report[name] = _server(status, name, catalog, pin(name)) if status is not None else {"state": "starting"}
+        report[name] = _server(status, parts[name], catalog, pin(name)) if status is not None else {"state": "starting"}
     for name, reason in loaded.off.items():
         report[name] = {"state": "off", "last_error": reason}
     return report
 
 
-def _server(status: ServerStatus, name: str, catalog: Catalog, pin: PinReport) -> Object:
-    counts = Counter(route.kind for route in catalog.routes if route.server == name)
-    size = sum(len(route.wire) for route in catalog.by_kind.get(Kind.TOOL, ()) if route.server == name)
+MAX_CLIENTS: Final = 50
+MAX_JUDGED: Final = 20_000
+"""Clients in a status, and decisions that may be spent on what they see; the status of more than that says nothing."""
+
+
+def weight(routes: Iterable[Route]) -> Object:
+    """Return how many tools these are and roughly how many tokens their list takes in a model's context."""
+    sizes = [len(route.wire) for route in routes]
+    return {"tools": len(sizes), "approx_tokens": sum(sizes) // BYTES_PER_TOKEN}
+
+
+def by_server(routes: Iterable[Route]) -> Object:
+    """Return the weight of each server's part, in catalog order."""
+    parts: dict[str, list[Route]] = {}
+    for route in routes:
+        parts.setdefault(route.server, []).append(route)
+    return {server: weight(part) for server, part in parts.items()}
+
+
+def clients(names: Sequence[str], catalog: Catalog, seen: Callable[[str], Sequence[Route]]) -> Object:
+    """Return what each client's list of tools weighs; empty where that would take too long to say."""
+    tools = len(catalog.by_kind.get(Kind.TOOL, ()))
+    if len(names) > MAX_CLIENTS or len(names) * tools > MAX_JUDGED:
+        return {}
+    return {name: weight(seen(name)) for name in names}
+
+
+@dataclass(slots=True)
+class _Part:
+    """What one server lists, and what of it is held back."""
+
+    counts: Counter[Kind] = field(default_factory=Counter)
+    tools: list[Route] = field(default_factory=list)
+    held: list[Value] = field(default_factory=list)
+
+
+def _parts(catalog: Catalog) -> defaultdict[str, _Part]:
+    """Take the catalog apart in one pass: there may be many servers, with thousands of tools each."""
+    parts: defaultdict[str, _Part] = defaultdict(_Part)
+    for route in catalog.routes:
+        part = parts[route.server]
+        part.counts[route.kind] += 1
+        if route.kind is Kind.TOOL:
+            part.tools.append(route)
+    for item in catalog.held_back:
+        held = parts[item.server].held
+        if len(held) < _MAX_HELD:
+            held.append(_held(item))
+    return parts
+
+
+def _server(status: ServerStatus, part: _Part, catalog: Catalog, pin: PinReport) -> Object:
+    counts = part.counts
     return {
         "kind": status.kind,
         "state": status.state.value,
@@ -59,14 +110,14 @@ def _server(status: ServerStatus, name: str, catalog: Catalog, pin: PinReport) -
         "last_error": status.last_error or None,
         "next_retry_s": None if status.next_retry is None else round(status.next_retry),
         "restarts": status.restarts,
+        "consent_url": status.consent_url or None,
         "pin": pin.state,
         "pin_changed": [printable(text, _MAX_NAME) for text in pin.changed[:_MAX_HELD]],
-        "listed": name in catalog.listings,
-        "tools": counts[Kind.TOOL],
+        "listed": status.server in catalog.listings,
         "prompts": counts[Kind.PROMPT],
         "resources": counts[Kind.RESOURCE] + counts[Kind.TEMPLATE],
-        "approx_tokens": size // BYTES_PER_TOKEN,
-        "held_back": [_held(item) for item in catalog.held_back if item.server == name][:_MAX_HELD],
+        **weight(part.tools),
+        "held_back": part.held,
     }
 
 

@@ -7,56 +7,63 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
+from gateway.accounts import Accounts
 from gateway.admin.operations import Act
-from gateway.audit import events, record
+from gateway.admission import Admission, labels
+from gateway.attendance import Attendance
+from gateway.audit import events
 from gateway.audit.keys import load_key
-from gateway.audit.log import AuditLog, AuditOptions
-from gateway.audit.record import DecisionFacts, Ending
-from gateway.auth.authenticate import Authenticator
+from gateway.audit.record import DecisionFacts
+from gateway.auditing import Shipping, audit_log
 from gateway.auth.throttle import Throttle
 from gateway.catalog.build import build
-from gateway.catalog.keep import Keep
+from gateway.catalog.guidance import sections
 from gateway.catalog.refresh import Refresher
 from gateway.config.loader import load
 from gateway.config.restart import restart_needed, with_running_sections
 from gateway.config.root import LoadedConfig
 from gateway.config.start_rules import start_problems
-from gateway.downstream.fingerprint import fingerprint
 from gateway.downstream.guardian import Guardian
 from gateway.downstream.hooks import Hooks
+from gateway.downstream.oauth.consents import Consents
 from gateway.downstream.pool import Pool, PoolOptions
 from gateway.errors import ConfigError
 from gateway.judgement import CATALOG, FINGERPRINT_KEY, KEY_BYTES
+from gateway.listings import Listings, changed_kinds, unseen
 from gateway.model.call import Call, Caller, Target
-from gateway.model.catalog import Kind, Listing
+from gateway.model.catalog import Catalog, Kind, Listing
 from gateway.model.exchange import Exchange
 from gateway.model.outcome import Outcome
 from gateway.model.principal import Principal
-from gateway.pipeline.account import Account, least_revealing
+from gateway.news import News
+from gateway.oversight import Oversight, Places
 from gateway.pipeline.compose import Ingredients, compose
-from gateway.pipeline.interceptor import Passage
+from gateway.pipeline.filter import Filter, sieves
+from gateway.pipeline.finder import Finder, Words
 from gateway.pipeline.rounds import Terms
 from gateway.pipeline.snapshot import Snapshot, snapshot_digest
 from gateway.policy.decision import Question
-from gateway.policy.engine import Engine
 from gateway.policy.limits import InFlight, Limiter, RequestBudget
+from gateway.policy.repeats import Repeats
 from gateway.protocol.rawjson import Object, Value
 from gateway.samples import Samples
 from gateway.state.files import read_or_create_key, secure_directory
 from gateway.state.memory import MemoryStore
 from gateway.state.sealing import Sealer
+from gateway.suspicion import Suspicions
 from gateway.tasks import TaskSet
 from gateway.telemetry.logs import get_logger, on_crash
 from gateway.telemetry.loop import watch_loop
 from gateway.telemetry.metrics import Metrics
-from gateway.trust import Trust
-from gateway.wiring import AuditMeters, ServerMeters
+from gateway.traffic import TrafficLog
+from gateway.trust import FRESH, Trust, World, hold
+from gateway.wiring import ServerMeters, compiled, desk, plain, sealing_keys
 
 _log = get_logger("runtime")
 
@@ -76,35 +83,46 @@ class Runtime:
         state = secure_directory(Path(config.state.dir))
         self.started_at = datetime.now(UTC)
         self.metrics = Metrics()
-        self.sealer = Sealer(_sealing_keys(loaded, state))
+        self.sealer = Sealer(sealing_keys(loaded, state))
         self.throttle = Throttle(config.auth.throttle.failures)
-        self._store = MemoryStore()
+        self._store, self._words = MemoryStore(), Words()
         self.budget = RequestBudget(self._store, config.limits.requests)
         self.in_flight = InFlight(config.limits.in_flight)
         self._limiter = Limiter(self._store)
         self._pin_key = read_or_create_key(state / FINGERPRINT_KEY, KEY_BYTES)
-        self._audit_key = load_key(state)
-        self.audit = AuditLog(
-            AuditOptions.from_config(config.audit, {"config_sha256": loaded.digest}, AuditMeters(self.metrics))
-        )
-        self._samples = Samples(self._write, self._audit_key, self._why_hidden)
+        audit_key = load_key(state)
+        self.audit = audit_log(loaded, state, self.metrics)
+        self._shipping = Shipping(config, state, self.audit, self.metrics)
+        places = Places(state, self.sealer, audit_key)
+        self.oversight = Oversight(places, self._write, self.metrics, lambda: self._snapshot.catalog)
+        self._accounts = Accounts(self.audit, audit_key, self._write)
+        self.traffic = TrafficLog()
+        self._samples = Samples(self._write, audit_key, self._why_hidden)
+        self._suspicions = Suspicions(self._write, self.metrics)
         self._tasks = TaskSet(on_crash(_log))
+        self._admission = Admission(self._tasks, self.metrics, self._write)
+        self.certificate_refused = self._admission.certificate_refused(self._samples.refused_early)
         self._guardian = Guardian()
+        self._desk = desk(loaded, self.sealer, self._write)
+        self.trust = Trust(state, self._pin_key, News(self._write, self.metrics, self.oversight.alerts.raised))
+        self._attendance = seen = Attendance(self._write)
         self.pool = Pool(
             PoolOptions(
                 self._guardian,
                 key=self._pin_key,
                 eras=state / "eras.json",
-                hooks=Hooks(self._changed, self._down, self._updated, self._circuit, self._ended, self._elicited),
+                hooks=Hooks(self._changed, seen.left, self._updated, seen.circuit, self._ended, self._elicited),
                 meters=ServerMeters(self.metrics),
+                inspector=self.trust,
+                desk=self._desk,
             )
         )
-        self.trust = Trust(state, self._pin_key, self._write, self.metrics)
-        self._keep = Keep(state / CATALOG)
+        self._listings = Listings(state / CATALOG, self._pin_key)
         self._refresher = Refresher(self.pool, self._publish, config.naming.list_ttl, self._tasks)
-        self._listings: dict[tuple[str, str], Listing] = {}
+        self.trust.connect(
+            World(lambda server: self._refresher.settled(server, FRESH), self._judged, self.pool.sever, self.pool.retry)
+        )
         self._reloading = asyncio.Lock()
-        self._up: set[str] = set()
         self._listeners: list[ChangeListener] = []
         self._resource_listeners: list[Callable[[str, str], None]] = []
         self._page_listeners: list[Callable[[str, str], None]] = []
@@ -127,10 +145,17 @@ class Runtime:
         self._install()
         self._tasks.start(watch_loop(self.metrics.event_loop_lag_seconds.observe), "loop watch")
         self._tasks.start(self._samples.run(), "samples")
+        self._shipping.start(self._tasks)
+        self._tasks.start(self.oversight.run(), "oversight")
 
     def current(self) -> Snapshot:
         """Return the snapshot in force."""
         return self._snapshot
+
+    @property
+    def consents(self) -> Consents:
+        """What people may consent to now, for the pages on which they do."""
+        return self._desk.consents
 
     def draining(self) -> bool:
         """Tell whether the gateway is shutting down."""
@@ -139,6 +164,7 @@ class Runtime:
     def begin_drain(self) -> None:
         """Take no new work from now on."""
         self._draining = True
+        self.oversight.ledger.release()
         self.metrics.draining.set(1)
         self._note("gateway.draining", {})
 
@@ -148,8 +174,10 @@ class Runtime:
         await self._tasks.aclose()
         await self._guardian.aclose()
         self._samples.close()
+        await self.oversight.alerts.aclose()
         self._note("gateway.stopped", {})
         await self.audit.aclose()
+        await self._shipping.aclose()
 
     def changes(self, listener: ChangeListener) -> Callable[[], None]:
         """Call ``listener`` with server and kinds when lists may have changed, until the result is called."""
@@ -193,7 +221,7 @@ class Runtime:
 
     async def security_event(self, event: str, fields: dict[str, object]) -> None:
         """Audit a refusal that came before any call; floods of them in sums."""
-        facts = {key: _value(value) for key, value in fields.items() if key != "source"}
+        facts = {key: plain(value) for key, value in fields.items() if key != "source"}
         self._samples.refused_early(event, str(fields.get("source", "")), facts)
 
     def listed(self, draft: Call, items: int) -> None:
@@ -207,6 +235,9 @@ class Runtime:
     async def denied(self, call: Call) -> None:
         """Audit a call of a name that is unknown or hidden; floods of them in sums."""
         self._samples.denied(call)
+        hidden = self._snapshot.hidden(call.target.kind, call.exposed)
+        self.traffic.denied(call, hidden.server if hidden is not None else "")
+        self.oversight.alerts.denied(call, hidden)
 
     def _why_hidden(self, call: Call) -> tuple[Target, DecisionFacts] | None:
         target = self._snapshot.hidden(call.target.kind, call.exposed)
@@ -260,13 +291,16 @@ class Runtime:
         self.metrics.set_config(loaded.digest)
         self.metrics.config_reload_success.set(1)
         self.metrics.known_servers(config.servers)
-        self.metrics.known_clients(config.clients)
-        self.metrics.known_tools(route.exposed for route in self._snapshot.catalog.by_kind.get(Kind.TOOL, ()))
+        self.metrics.known_clients(labels(config))
+        self._look_at(self._snapshot.catalog)
         self.budget.change(config.limits.requests)
         self.in_flight.change(config.limits.in_flight)
-        self._listings = {key: value for key, value in self._listings.items() if key[0] in config.servers}
+        self._listings.retain(config.servers)
         self.throttle.change(config.auth.throttle.failures)
+        self._admission.warm()
         self._refresher.default_age = config.naming.list_ttl
+        self.oversight.apply(loaded)
+        self.trust.apply(config)
         self._refresher.apply(config.servers)
         self.pool.apply(config.servers)
 
@@ -277,103 +311,78 @@ class Runtime:
             ConfigError: a policy or a key cannot be used.
         """
         config = loaded.config
-        try:
-            engine = Engine.build(loaded)
-        except ConfigError as error:
-            raise ConfigError([loaded.locate(problem) for problem in error.problems]) from None
+        engine = compiled(loaded)
+        sifter = Filter(sieves(config.servers).__getitem__, self.metrics)
         chain = compose(
             Ingredients(
                 engine,
-                self._account(loaded),
+                self._accounts.of(loaded),
                 self._limiter,
                 self.in_flight,
                 self.pool,
                 self.metrics,
-                self._pin_state,
+                self.trust.state,
                 lambda server: Terms.of(config.servers[server]),
+                lambda server: config.servers[server].validate_,
+                self.trust.cleared,
+                sifter,
+                Repeats(self._store),
+                self.oversight.desk,
+                self.oversight.alerts.seen,
+                self.traffic,
             )
         )
-        catalog = build(config.naming, config.servers, self._known(loaded))
-        authenticator = Authenticator(loaded, lambda: datetime.now(UTC))
-        return Snapshot(loaded, catalog, engine, authenticator, chain, snapshot_digest(loaded.digest, catalog))
-
-    def _account(self, loaded: LoadedConfig) -> Account:
-        audit = loaded.config.audit
-        return Account(
-            self.audit,
-            self._audit_key,
-            least_revealing(audit.payload),
-            loaded.digest,
-            durable_end=audit.durability == "each",
-        )
+        listings = self._listings.known(loaded)
+        verdicts = self.trust.verdicts(config, listings)
+        guidance = sections(config.servers, {name: verdict.spoken for name, verdict in verdicts.items()})
+        catalog = replace(build(config.naming, config.servers, listings, partial(hold, verdicts)), guidance=guidance)
+        authenticator = self._admission.authenticator(loaded)
+        withheld = frozenset(name for name, verdict in verdicts.items() if verdict.hidden)
+        digest, found = snapshot_digest(loaded.digest, catalog), Finder(self._words)
+        return Snapshot(loaded, catalog, engine, authenticator, chain, digest, withheld, sifter.sift, finder=found)
 
     def _ended(self, call: Call, exchange: Exchange, outcome: Outcome) -> None:
-        """Close the account of a parked call that ended while its client was away."""
-        snapshot, now = self._snapshot, datetime.now(UTC)
-        decision = snapshot.engine.decide(Question(call.principal, call.target, call.arguments, call.caller.view, now))
-        account, passage = self._account(snapshot.loaded), Passage(exchange, decision)
-        ending = Ending(exchange, outcome, time.monotonic(), call.round, account.result(passage, outcome))
-        described = account.describe(call, passage)
-        # A request about a task is part of a call that has ended already.
-        over = record.call_end if call.task is None else partial(record.call_round, held=False)
-        self._write(over(described, ending))
-
-    def _pin_state(self, server: str) -> str:
-        return self.trust.state(server, self._snapshot.config.servers.get(server))
-
-    def _known(self, loaded: LoadedConfig) -> dict[str, Listing]:
-        """Return the last complete lists of servers that are configured as they were then, kept ones included."""
-        known: dict[str, Listing] = {}
-        for name, server in loaded.config.servers.items():
-            digest = fingerprint(name, server, self._pin_key)
-            listing = self._listings.get((name, digest)) or self._keep.load(name, digest)
-            if listing is not None:
-                known[name] = self._listings[name, digest] = listing
-        return known
+        self._accounts.close(self._snapshot, call, exchange, outcome)
 
     async def _publish(self, listing: Listing, kinds: frozenset[Kind]) -> None:
         """Put a server's fresh lists in force and say so, also when they are equal."""
-        loaded = self._snapshot.loaded
-        server = loaded.config.servers.get(listing.server)
+        name = listing.server
+        server = self._snapshot.config.servers.get(name)
         if server is None:
             return
-        self.trust.seen(listing.server, server, listing)
-        digest = fingerprint(listing.server, server, self._pin_key)
-        before = self._listings.get((listing.server, digest))
-        is_new = before is None or before != listing
-        if is_new:
-            self._listings = {key: value for key, value in self._listings.items() if key[0] != listing.server}
-            self._listings[listing.server, digest] = listing
-            self._snapshot = self._compile(loaded)
-            self.metrics.known_tools(route.exposed for route in self._snapshot.catalog.by_kind.get(Kind.TOOL, ()))
-            _log.info("catalog_changed", server=listing.server, definitions=len(listing.definitions))
-        self._tell(listing.server, kinds)
-        if is_new:
+        judged = await self.trust.seen(listing, self.pool.key_digest(name))
+        before = self._listings.put(server, listing)
+        shown = self._snapshot.catalog
+        if judged or before != listing:
+            self._recompile()
+            _log.info("catalog_changed", server=name, definitions=len(listing.definitions))
+        self._tell(name, kinds - unseen(name, changed_kinds(before, listing), shown, self._snapshot.catalog))
+        if before != listing:
             # Last, and not on the loop: it waits for the disk.
-            await asyncio.to_thread(self._keep.store, listing, digest)
+            await self._listings.keep(server, listing)
+
+    def _recompile(self) -> None:
+        self._snapshot = self._compile(self._snapshot.loaded)
+        self._look_at(self._snapshot.catalog)
+
+    def _look_at(self, catalog: Catalog) -> None:
+        self.metrics.known_tools(route.exposed for route in catalog.by_kind.get(Kind.TOOL, ()))
+        self._suspicions.tell(catalog.suspicions)
+
+    def _judged(self, server: str) -> None:
+        """Show or hide what a verdict says, and tell those whose lists that changes."""
+        shown, everything = self._snapshot.catalog, frozenset(Kind)
+        self._recompile()
+        self._tell(server, everything - unseen(server, everything, shown, self._snapshot.catalog))
 
     def _tell(self, server: str, kinds: frozenset[Kind]) -> None:
         for listener in list(self._listeners):
             listener(server, kinds)
 
     def _changed(self, server: str, kinds: frozenset[Kind]) -> None:
-        if server not in self._up:
-            self._up.add(server)
-            self._write(events.server_event("downstream.started", server, self._met(server)))
+        self._attendance.came(server, self.pool.hello(server))
         if server in self._snapshot.config.servers:
             self._refresher.changed(server, kinds)
-
-    def _met(self, server: str) -> Object:
-        hello = self.pool.hello(server)
-        return {} if hello is None else {"era": hello.era.value, "version": hello.version, "product": hello.product}
-
-    def _down(self, server: str, reason: str) -> None:
-        event = "downstream.exited" if server in self._up else "downstream.failed"
-        self._up.discard(server)
-        self._write(events.server_event(event, server, {"reason": reason}))
-
-    def _circuit(self, server: str, state: str) -> None:
-        self._write(events.server_event("downstream.circuit", server, {"state": state}))
 
     def _updated(self, server: str, uri: str) -> None:
         for listener in list(self._resource_listeners):
@@ -389,12 +398,3 @@ class Runtime:
     def _write(self, entry: Object) -> None:
         """Write a record nobody waits for; a loss is counted by the log itself."""
         self.audit.note(entry)
-
-
-def _sealing_keys(loaded: LoadedConfig, state: Path) -> list[bytes]:
-    configured = [key.get_secret_value().encode() for key in loaded.config.state.sealing_keys]
-    return configured or [read_or_create_key(state / "sealing.key", KEY_BYTES)]
-
-
-def _value(item: object) -> Value:
-    return item if isinstance(item, (bool, int, float, str, type(None))) else str(item)

@@ -41,6 +41,11 @@ class TaskSet:
         if error is not None:
             self._on_crash(task.get_name(), error)
 
+    async def settled(self) -> None:
+        """Wait until what runs now has ended by itself; the caller bounds the time."""
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
     async def aclose(self) -> None:
         """Cancel what still runs and wait for it, but for the task that calls."""
         self._closed = True

@@ -1,66 +1,392 @@
-"""Watches the pins of the running gateway and says what differs: in the log, the audit log and the metrics.
+"""Holds every server to its pin: judges it before it is started, when it answers, and whenever its lists are read.
 
-Mode ``warn``: nothing is held back.
+What was approved and what follows from a difference is decided in ``pinning``; here it meets connections, the audit
+log and the metrics. What must not be served is hidden by the next snapshot, and refused here until then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from gateway.audit import events
+from gateway.catalog.collect import collect
+from gateway.config.root import Config
 from gateway.config.servers import Server
-from gateway.downstream.fingerprint import identity
-from gateway.model.catalog import Listing
-from gateway.pinning.fingerprint import observe
-from gateway.pinning.pins import Pins
-from gateway.protocol.rawjson import Object
+from gateway.downstream.command import plan
+from gateway.downstream.dialect import Hello, Page
+from gateway.downstream.inspection import Inspector, Meeting, Offer, Quarantined, Seals
+from gateway.errors import DownstreamError, Reason
+from gateway.model.call import Call
+from gateway.model.catalog import Definition, Kind, Listing
+from gateway.model.outcome import Failure
+from gateway.news import News
+from gateway.pinning import approval, launchers
+from gateway.pinning.digests import seals_of, started
+from gateway.pinning.facts import STARTED, TOLD, configured
+from gateway.pinning.fingerprint import PINNED, Fingerprint, Wrong, definitions_of, key_of, told
+from gateway.pinning.modes import terms_of
+from gateway.pinning.pins import Pin, Pins
+from gateway.pinning.verify import Difference, Effect, Terms, Verdict, judge
+from gateway.pipeline.resources import matches_template
 from gateway.telemetry.logs import get_logger
-from gateway.telemetry.metrics import Metrics
+from gateway.witness import ask
 
 _log = get_logger("pins")
 
 PIN_FILE: Final = "pins.json"
-OFF: Final = "off"
+FRESH: Final = 2.0
+"""Seconds a call waits for lists that are being read again (S139)."""
 
 
-class Trust:
-    """The pins of one gateway. ``write`` takes audit records, ``key`` keys the digests of what operators wrote."""
+async def _settled(server: str) -> bool:
+    return True
 
-    def __init__(self, state: Path, key: bytes, write: Callable[[Object], None], metrics: Metrics) -> None:
-        """Read the pin file.
+
+def _nothing(server: str) -> None:
+    """Tell nobody."""
+
+
+def _no_reason(server: str, reason: str) -> None:
+    """Tell nobody."""
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What follows from a verdict, elsewhere; none but ``settled`` may block.
+
+    ``settled`` waits until no list of a server is known to be out of date, and tells whether that came true in time.
+    ``changed``: something is hidden, or shown again. ``sever``: leave the server. ``retry``: connect to it now.
+    """
+
+    settled: Callable[[str], Awaitable[bool]] = _settled
+    changed: Callable[[str], None] = _nothing
+    sever: Callable[[str, str], None] = _no_reason
+    retry: Callable[[str], None] = _nothing
+
+
+@dataclass(slots=True)
+class Watched:
+    """One configured server: what it must be, what it was seen to be, and what follows."""
+
+    server: Server
+    terms: Terms
+    seen: Fingerprint
+    verdict: Verdict = field(default_factory=Verdict)
+
+
+class Trust(Inspector):
+    """The pins of one gateway."""
+
+    def __init__(self, state: Path, key: bytes, news: News) -> None:
+        """Read the pin file; ``key`` keys the digests of what may be secret.
 
         Raises:
             ConfigError: it is damaged.
         """
         self._pins = Pins(state / PIN_FILE)
         self._key = key
-        self._write = write
-        self._metrics = metrics
+        self._news = news
+        self._world = World()
+        self._watched: dict[str, Watched] = {}
+        self._saving = asyncio.Lock()
 
-    def seen(self, name: str, server: Server, listing: Listing) -> None:
-        """Compare a server's fresh lists with its pin; each difference is reported once."""
-        if server.pin.mode == OFF:
+    def connect(self, world: World) -> None:
+        """Say who acts on verdicts; before that nobody does."""
+        self._world = world
+
+    # What snapshots are made of.
+
+    def verdicts(self, config: Config, listings: Mapping[str, Listing]) -> dict[str, Verdict]:
+        """Judge every server of a config that may not be in force yet, by the lists that would be served."""
+        found: dict[str, Verdict] = {}
+        for name, server in config.servers.items():
+            watched = self._watch(name, server, config)
+            seen = watched.seen
+            if seen.definitions is None and name in listings:
+                seen = seen.listing(listings[name])
+            found[name] = judge(self._pins.get(name), seen, watched.terms)
+        return found
+
+    def apply(self, config: Config) -> None:
+        """Put a config in force."""
+        self._watched = {name: self._watch(name, server, config) for name, server in config.servers.items()}
+        for name in self._watched:
+            self._judge(name)
+
+    def _watch(self, name: str, server: Server, config: Config) -> Watched:
+        facts, terms = configured(server, self._key), terms_of(server, config)
+        known = self._watched.get(name)
+        if known is None or any(known.seen.facts.get(fact) != value for fact, value in facts.items()):
+            return Watched(server, terms, Fingerprint(facts))
+        if known.server.model_dump(exclude={"pin"}) != server.model_dump(exclude={"pin"}):
+            return Watched(server, terms, Fingerprint(facts))
+        return Watched(server, terms, known.seen, known.verdict)
+
+    # What connections ask.
+
+    async def before(self, name: str, server: Server) -> Seals | None:
+        """Judge config, executable and files before a start; see ``Inspector``."""
+        watched = self._watched.get(name)
+        if watched is None or watched.terms.mode == "off":
+            return None
+        seals = await self._look(watched) if server.kind == "stdio" else None
+        self._react(name)
+        await self._rotate(name)
+        if self._watched[name].verdict.shut:
+            raise Quarantined(self._watched[name].verdict.hidden)
+        return seals if watched.terms.holds else None
+
+    async def after(self, name: str, server: Server, seals: Seals) -> None:
+        """Judge again where a file is another one than a moment ago."""
+        watched = self._watched.get(name)
+        if watched is None or await asyncio.to_thread(seals_of, seals) == seals:
             return
+        await self._look(watched)
+        self._react(name)
+        if watched.verdict.shut:
+            raise Quarantined(watched.verdict.hidden)
+
+    async def _look(self, watched: Watched) -> Seals:
+        """Read what is about to be executed, off the loop."""
+        server = watched.server
+        command = plan(server, os.environ)
+        inner = command.argv[len(server.sandbox) :]
+        executables = [command.argv[0], *(inner[:1] if server.sandbox and os.path.isabs(inner[0]) else ())]
+        seals = await asyncio.to_thread(seals_of, [*executables, *server.pin.files])
+        facts = await asyncio.to_thread(started, executables, server.pin.files)
+        loose = launchers.mutable(inner) if watched.terms.mode == "strict" else ""
+        wrong = Wrong("launcher", "an exact version", loose) if loose else None
+        watched.seen = watched.seen.with_facts(facts, STARTED).with_wrong("", wrong, "launcher")
+        return seals
+
+    async def met(self, meeting: Meeting) -> Offer | None:
+        """Judge who answers: its own words, its key, and the probe; see ``Inspector``."""
+        watched = self._watched.get(meeting.name)
+        if watched is None or watched.terms.mode == "off":
+            return None
+        if not meeting.whose:
+            hello = meeting.hello
+            facts = _told(hello.server_info, hello.version, hello.capabilities, meeting.key_digest)
+            watched.seen = watched.seen.with_facts(facts, TOLD)
+        wrong = await ask(meeting, self._key) if watched.server.pin.probe is not None else None
+        watched.seen = watched.seen.with_wrong("", None, "tls_pin").with_wrong(meeting.whose, wrong, "probe")
+        self._react(meeting.name)
+        if not watched.terms.holds:
+            return None
+        if wrong is not None:
+            raise Quarantined(watched.verdict.hidden)
+        if not meeting.whose:
+            return None
+        offer = Offer(lambda: self._offered(meeting))
+        await offer.digests()
+        return offer
+
+    async def _offered(self, meeting: Meeting) -> dict[str, str]:
+        """List what one principal's connection offers, and report what is not as approved."""
+        listing = await collect(_One(meeting), meeting.name)
+        pin = self._pins.get(meeting.name) or Pin()
+        digests = {name: item.digest for name, item in definitions_of(listing).items()}
+        for name, digest in digests.items():
+            known = pin.definitions.get(name, ())
+            if known and digest not in {each.digest for each in known}:
+                item = Difference("definition", name, known[-1].digest, digest, Effect.HOLD)
+                self._news.elsewhere(meeting.name, item)
+        return digests
+
+    def wrong_key(self, name: str, whose: str, found: str) -> None:
+        """Take note of a TLS key that is not among the configured ones; the handshake has failed already."""
+        watched = self._watched.get(name)
+        if watched is not None and watched.terms.mode != "off":
+            expected = " ".join(watched.server.tls.spki_sha256[:4])
+            watched.seen = watched.seen.with_wrong("", Wrong("tls_pin", expected, found), "tls_pin")
+            self._react(name)
+
+    async def cleared(self, call: Call, offer: Offer | None = None) -> Failure | None:
+        """Say why a call must not be sent now; the client hears what it would of a name that does not exist."""
+        server = call.target.server
+        watched = self._watched.get(server)
+        if watched is None or not watched.terms.holds:
+            return None
+        if not await self._world.settled(server):
+            raise _stale(server)
+        watched = self._watched.get(server, watched)
+        reason = _withheld(watched, call) or await self._differs(server, call, offer)
+        if not reason:
+            return None
+        return Failure(Reason.DENIED, "", hidden=True, detail=f"pins: {reason}")
+
+    async def _differs(self, server: str, call: Call, offer: Offer | None) -> str:
+        definition = call.definition
+        if offer is None or definition is None or definition.kind not in PINNED:
+            return ""
         try:
-            news = self._pins.check(name, observe(listing, identity(server, self._key)))
-        except OSError as error:
-            _log.error("pins_not_written", server=name, error=type(error).__name__)
-            return
-        if news is None:
-            self._write(events.server_event("pin.recorded", name, {"definitions": len(listing.definitions)}))
-            return
-        for item in news:
-            facts: Object = {"aspect": item.aspect, "name": item.name, "before": item.before, "after": item.after}
-            self._write(events.server_event("pin.mismatch" if item.after else "pin.removed", name, facts))
-            self._metrics.pin_mismatches_total.inc(server=name, kind=item.aspect)
-            _log.warning("pin_differs", server=name, aspect=item.aspect, definition=item.name)
+            async with asyncio.timeout(FRESH):
+                digest = (await offer.digests()).get(key_of(definition.kind, definition.name))
+        except TimeoutError:
+            raise _stale(server) from None
+        pin = self._pins.get(server) or Pin()
+        approved = {each.digest for each in pin.definitions.get(key_of(definition.kind, definition.name), ())}
+        fine = digest is None or digest == definition.digest or digest in approved
+        return "" if fine else "another definition on this principal's own connection"
 
-    def state(self, name: str, server: Server | None) -> str:
-        """Return how a server's pin stands: ``off``, ``unknown``, ``recorded`` or ``changed``."""
-        return OFF if server is None or server.pin.mode == OFF else self._pins.state(name)
+    # What the runtime reports.
+
+    async def seen(self, listing: Listing, key_digest: str = "") -> bool:
+        """Compare fresh lists with the pin; the first sight is durable before this returns.
+
+        Returns whether anything is hidden or shown now that was not before.
+        """
+        name = listing.server
+        watched = self._watched.get(name)
+        if watched is None or watched.terms.mode == "off":
+            return False
+        facts = _told(listing.server_info, listing.version, listing.capabilities, key_digest)
+        watched.seen = watched.seen.with_facts(facts, TOLD).listing(listing)
+        pin = self._pins.get(name)
+        if pin is not None:
+            await self._save(name, approval.completed(pin, watched.seen))
+        elif watched.terms.mode != "strict" and not watched.seen.wrong:
+            saved = await self._save(name, approval.recorded(watched.seen, _now()))
+            self._news.recorded(name, watched.seen, saved=saved)
+        return self._judge(name)
+
+    async def _save(self, name: str, pin: Pin) -> bool:
+        """Write a pin where it is another one; a failure leaves everything as it was, and hidden what was hidden."""
+        async with self._saving:
+            if self._pins.get(name) == pin:
+                return True
+            try:
+                await asyncio.to_thread(self._pins.save, name, pin)
+            except OSError as error:
+                _log.error("pins_not_written", server=name, error=type(error).__name__)
+                return False
+        return True
+
+    async def _rotate(self, name: str) -> None:
+        """Take a new value of what may change by itself; it was reported."""
+        watched, pin = self._watched[name], self._pins.get(name)
+        rotated = [d for d in watched.verdict.differences if d.aspect in ("header", "env") and d.effect is Effect.TELL]
+        if pin is not None and rotated and watched.terms.rotating:
+            await self._save(name, approval.approved(pin, watched.seen, rotated, pin.at))
+            self._judge(name)
+
+    def _react(self, name: str) -> None:
+        if self._judge(name):
+            self._world.changed(name)
+
+    def _judge(self, name: str) -> bool:
+        """Take a new verdict; tell whether it hides or shows anything."""
+        watched = self._watched[name]
+        before, pin = watched.verdict, self._pins.get(name)
+        watched.verdict = verdict = judge(pin, watched.seen, watched.terms)
+        self._news.report(name, verdict, pin, watched.seen)
+        if verdict.barred and not before.barred:
+            self._world.sever(name, verdict.hidden)
+        return (verdict.hidden, verdict.held, verdict.spoken) != (before.hidden, before.held, before.spoken)
+
+    # What operators see and decide.
+
+    def state(self, name: str) -> str:
+        """Return how a server's pin stands: ``off``, ``unknown``, ``recorded``, ``changed`` or ``quarantined``."""
+        watched = self._watched.get(name)
+        if watched is None or watched.terms.mode == "off":
+            return "off"
+        if watched.verdict.barred:
+            return "quarantined"
+        if self._pins.get(name) is None:
+            return "unknown"
+        return "changed" if watched.verdict.differences else "recorded"
 
     def changed(self, name: str) -> list[str]:
         """Name what differs, for people."""
-        return [item.name or item.aspect for item in self._pins.changed(name)]
+        watched = self._watched.get(name)
+        return [item.item for item in watched.verdict.differences] if watched is not None else []
+
+    def watched(self, name: str) -> Watched | None:
+        """Return what is known of a configured server."""
+        return self._watched.get(name)
+
+    def pin(self, name: str) -> Pin | None:
+        """Return what was approved of a server."""
+        return self._pins.get(name)
+
+    async def decide(self, name: str, items: Iterable[Difference], *, approve: bool) -> bool:
+        """Approve or reject differences as they are now; False where that cannot be written."""
+        watched, pin = self._watched[name], self._pins.get(name)
+        chosen = list(items)
+        if approve:
+            made = approval.approved(pin, watched.seen, chosen, _now())
+            watched.seen = watched.seen.without_wrong()
+        else:
+            made = approval.rejected(pin, chosen)
+        if not await self._save(name, made):
+            return False
+        self._react(name)
+        self._world.retry(name)
+        return True
+
+
+def hold(verdicts: Mapping[str, Verdict], server: str, definition: Definition) -> str | None:
+    """Say why a definition must not be exposed, for the catalog."""
+    verdict = verdicts.get(server)
+    if verdict is None:
+        return None
+    held = verdict.held.get(key_of(definition.kind, definition.name)) if definition.kind in PINNED else None
+    return verdict.hidden or held
+
+
+class _One:
+    """One connection as a source of lists."""
+
+    def __init__(self, meeting: Meeting) -> None:
+        self._meeting = meeting
+
+    async def page(self, server: str, kind: Kind, cursor: str | None) -> Page:
+        """Ask it for one page."""
+        return await self._meeting.page(kind, cursor)
+
+    def hello(self, server: str) -> Hello | None:
+        """Return its own words."""
+        return self._meeting.hello
+
+
+def _withheld(watched: Watched, call: Call) -> str:
+    """Say why what a call names is hidden at this moment; "" where it is not."""
+    verdict, definition = watched.verdict, call.definition
+    if verdict.hidden:
+        return verdict.hidden
+    if definition is not None and definition.kind in PINNED:
+        return _withheld_definition(watched, definition)
+    if definition is None:
+        for item, reason in verdict.held.items():
+            kind, _, template = item.partition(":")
+            if kind == Kind.TEMPLATE and (template == call.target.name or matches_template(template, call.target.name)):
+                return reason
+    return ""
+
+
+def _withheld_definition(watched: Watched, definition: Definition) -> str:
+    name = key_of(definition.kind, definition.name)
+    if name in watched.verdict.held:
+        return watched.verdict.held[name]
+    known = watched.seen.definitions
+    return "its server does not list it any more" if known is not None and name not in known else ""
+
+
+def _told(server_info: object, version: str, capabilities: object, key_digest: str) -> dict[str, str]:
+    facts = told(server_info, version, capabilities)
+    return facts | {"tls_key": key_digest} if key_digest else facts
+
+
+def _stale(server: str) -> DownstreamError:
+    text = f'the lists of server "{server}" may have changed and are being read again'
+    return DownstreamError(Reason.UNAVAILABLE, text, retry_after_ms=1000)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

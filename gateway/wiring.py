@@ -1,35 +1,30 @@
-"""Connects parts that do not know each other: metrics to what they measure."""
+"""Connects parts that do not know each other: metrics to what they measure, servers' credentials to where they last."""
 
 from __future__ import annotations
 
+import asyncio
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from gateway.alerts.watch import Watch
+from gateway.audit import events
+from gateway.config.loader import load
+from gateway.config.root import Listen, LoadedConfig
+from gateway.config.servers import Server
+from gateway.downstream.oauth.consents import Consents
+from gateway.downstream.oauth.credentials import Desk
+from gateway.downstream.oauth.vault import SealedVault
+from gateway.errors import ConfigError
+from gateway.policy.engine import Engine
+from gateway.protocol.rawjson import Object, Value
+from gateway.state.files import read_or_create_key
+from gateway.state.sealing import Sealer
 from gateway.telemetry.metrics import Metrics
 
-
-class AuditMeters:
-    """Counts what happens to the audit log. Called from its thread too."""
-
-    def __init__(self, metrics: Metrics) -> None:
-        self._metrics = metrics
-
-    def recorded(self, event: str) -> None:
-        """Count a written record."""
-        self._metrics.audit_records_total.inc(event=event)
-
-    def failed(self, reason: str) -> None:
-        """Count a failed write."""
-        self._metrics.audit_write_errors_total.inc(reason=reason)
-
-    def synced(self, seconds: float) -> None:
-        """Time a group."""
-        self._metrics.audit_fsync_seconds.observe(seconds)
-
-    def lag(self, records: int) -> None:
-        """Show what is not yet durable."""
-        self._metrics.audit_lag_records.set(records)
-
-    def dropped(self, records: int) -> None:
-        """Count lost records."""
-        self._metrics.audit_dropped_total.inc(records)
+_KEY_BYTES: Final = 32
 
 
 class ServerMeters:
@@ -61,3 +56,58 @@ class ServerMeters:
     def blocked(self, server: str) -> None:
         """Count a dial that the rules forbid."""
         self._metrics.ssrf_blocked_total.inc(purpose="server")
+
+
+def desk(loaded: LoadedConfig, sealer: Sealer, write: Callable[[Object], None]) -> Desk:
+    """Make what the credentials of all servers share; ``write`` takes audit records."""
+
+    def told(server: str, owner: str, result: str) -> None:
+        write(events.server_event("downstream.consent", server, {"principal": owner or None, "result": result}))
+
+    async def reread(name: str) -> Server | None:
+        try:
+            fresh = await asyncio.to_thread(load, loaded.path, os.environ)
+        except ConfigError:
+            return None
+        return fresh.config.servers.get(name)
+
+    directory = Path(loaded.config.state.dir) / "credentials"
+    return Desk(SealedVault(directory, sealer), Consents(told), origin_of(loaded.config.listen), reread)
+
+
+def compiled(loaded: LoadedConfig) -> Engine:
+    """Compile the policies of a config, and look whether what else it says in such texts can be read.
+
+    Raises:
+        ConfigError: something cannot; the problems say where it is written.
+    """
+    try:
+        engine = Engine.build(loaded)
+        Watch.of(loaded)
+    except ConfigError as error:
+        raise ConfigError([loaded.locate(problem) for problem in error.problems]) from None
+    return engine
+
+
+def sealing_keys(loaded: LoadedConfig, state: Path) -> list[bytes]:
+    """Return what seals: the configured keys, else one that is kept in ``state.dir``.
+
+    Raises:
+        ConfigError: that one cannot be used.
+    """
+    configured = [key.get_secret_value().encode() for key in loaded.config.state.sealing_keys]
+    return configured or [read_or_create_key(state / "sealing.key", _KEY_BYTES)]
+
+
+def plain(item: object) -> Value:
+    """Return a fact as a value that can be recorded."""
+    return item if isinstance(item, (bool, int, float, str, type(None))) else str(item)
+
+
+def origin_of(listen: Listen) -> str:
+    """Return the origin at which browsers reach the gateway: that of ``public_url``, else of the bind."""
+    if listen.public_url:
+        parts = urlsplit(listen.public_url)
+        return f"{parts.scheme}://{parts.netloc}"
+    host = f"[{listen.host}]" if ":" in listen.host else listen.host
+    return f"{'https' if listen.tls else 'http'}://{host}:{listen.port}"

@@ -19,8 +19,8 @@ SOURCE: Final = ROOT / "gateway"
 LAYERS: Final[tuple[frozenset[str], ...]] = tuple(
     frozenset(line.split())
     for line in (
-        "early errors tasks",
-        "protocol",
+        "early errors network tasks",
+        "protocol text",
         "model",
         "config state telemetry",
         "audit auth policy pinning approvals",
@@ -28,9 +28,10 @@ LAYERS: Final[tuple[frozenset[str], ...]] = tuple(
         "catalog",
         "pipeline",
         "endpoint admin",
-        "wiring report judgement trust samples",
-        "runtime",
-        "operations",
+        "attendance listings news witness alerts traffic",
+        "accounts wiring auditing admission report judgement replay trust samples suspicion oversight",
+        "runtime pinboard approvalboard",
+        "operations dashboard",
         "app",
         "cli",
         "__main__",
@@ -38,7 +39,7 @@ LAYERS: Final[tuple[frozenset[str], ...]] = tuple(
 )
 """Lowest first; a package imports from lines below its own, never from its own line."""
 
-CLIENT_HOMES: Final = ("downstream/", "auth/jwt.py", "audit/sinks.py", "cli/")
+CLIENT_HOMES: Final = ("alerts/webhook.py", "downstream/", "auth/fetch.py", "audit/sinks/webhook.py", "cli/")
 WEB_HOMES: Final = ("endpoint/", "admin/", "app.py")
 HOMES: Final[dict[str, tuple[str, ...]]] = {
     "aiohttp": (*CLIENT_HOMES, *WEB_HOMES),
@@ -47,6 +48,8 @@ HOMES: Final[dict[str, tuple[str, ...]]] = {
     "cel_expr_python": ("policy/conditions.py",),
     "cryptography": ("state/sealing.py", "audit/"),
     "json": ("protocol/rawjson.py",),
+    "jsonschema_rs": ("policy/schemas.py",),
+    "jwt": ("auth/", "downstream/oauth/client.py"),
     "msgspec": ("protocol/rawjson.py",),
     "prometheus_client": ("telemetry/metrics.py",),
     "pydantic": ("config/",),

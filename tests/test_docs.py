@@ -28,7 +28,8 @@ from gateway.telemetry.metrics import Metrics
 ROOT: Final = Path(__file__).parents[1]
 DOCS: Final = ROOT / "docs"
 PAGES: Final = tuple(sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *DOCS.rglob("*.md")]))
-ID: Final = re.compile(r"(?<!\w)(S\d{2,3}|G\d{3})(?!\w)")
+# S256 is a method of PKCE.
+ID: Final = re.compile(r"(?<!\w)(?!S256\b)(S\d{2,3}|G\d{3})(?!\w)")
 # In two pieces, so that this file does not name what it forbids.
 FORBIDDEN: Final = ("/wo" + "rk/", "shar" + "ed/", "/ro" + "ot/", "/tm" + "p/", "registry.npm" + "js", "pypi" + ".org")
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 from gateway import report
 from gateway.downstream.health import ServerStatus, State
 from gateway.model.catalog import HeldBack, Kind
@@ -44,3 +48,29 @@ def test_names_that_others_wrote_are_escaped() -> None:
     told = report.servers(config, {"a": STATUS}, type(catalog)(held_back=(held,)), lambda _: PinReport("off"))
     assert "\x1b" not in str(told)
     assert "\n" not in str(told)
+
+
+def test_a_consent_that_is_needed_is_told_with_its_address() -> None:
+    waiting = replace(STATUS, state=State.CONSENT, consent_url="http://gw/oauth/start?ticket=t")
+    config = loaded({"servers": {"a": {"command": "x"}}})
+    told = report.servers(config, {"a": waiting}, catalog_of({"a": []}), lambda _: PinReport("off"))["a"]
+    assert isinstance(told, dict)
+    assert (told["state"], told["consent_url"]) == ("waiting for consent", "http://gw/oauth/start?ticket=t")
+
+
+def test_what_lists_weigh_is_told_by_server_and_by_client() -> None:
+    catalog = catalog_of({"a": [tool("t", description="x" * 400)], "b": [tool("u"), tool("v")]})
+    routes = catalog.by_kind[Kind.TOOL]
+    told = report.by_server(routes)
+    assert list(told) == ["a", "b"]
+    assert [part["tools"] for part in told.values() if isinstance(part, dict)] == [1, 2]
+    seen = {"bot": routes, "other": routes[:1]}
+    clients = report.clients(list(seen), catalog, seen.__getitem__)
+    assert clients == {"bot": report.weight(routes), "other": report.weight(routes[:1])}
+
+
+def test_what_would_take_long_to_judge_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    catalog = catalog_of({"a": [tool("t")]})
+    assert report.clients([f"c{number}" for number in range(51)], catalog, lambda _: ()) == {}
+    monkeypatch.setattr(report, "MAX_JUDGED", 1)
+    assert report.clients(["one", "two"], catalog, lambda _: ()) == {}

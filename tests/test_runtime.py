@@ -83,9 +83,9 @@ async def test_a_servers_tools_appear_and_listeners_hear_of_it(tmp_path: Path) -
     assert heard[0][0] == "a"
     assert verify(tmp_path / "audit").ok
     events = [record["event"] for record in records(tmp_path)]
-    assert events[:2] == ["audit.segment", "gateway.started"]
+    assert events[:3] == ["audit.segment", "audit.checkpoint", "gateway.started"]
     assert "downstream.started" in events
-    assert events[-1] == "gateway.stopped"
+    assert events[-2:] == ["gateway.stopped", "audit.checkpoint"]
 
 
 async def test_the_last_complete_lists_are_there_at_once_after_a_restart(tmp_path: Path) -> None:

@@ -170,3 +170,22 @@ async def test_a_task_may_start_others_until_the_set_is_closed() -> None:
     await asyncio.wait_for(tasks.aclose(), 5)
     assert [name for name, _ in crashes.reported] == ["parent"]
     assert len(tasks) == 0
+
+
+async def test_what_runs_can_be_waited_for_without_ending_it() -> None:
+    tasks, free, done = TaskSet(lambda _, error: None), asyncio.Event(), []
+
+    async def work() -> None:
+        await free.wait()
+        done.append(True)
+
+    await tasks.settled()
+    tasks.start(work(), "work")
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.01):
+            await tasks.settled()
+    free.set()
+    async with asyncio.timeout(5):
+        await tasks.settled()
+    assert done == [True]
+    await tasks.aclose()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -24,6 +25,14 @@ class Act:
     source: str
 
 
+class Conflict(Exception):
+    """An act that does not fit what is there now; the text says why."""
+
+
+class Forbidden(Exception):
+    """An act that is not this user's; the text says why."""
+
+
 class Operations(Protocol):
     """Reading is free of side effects; every act is audited under the user's name."""
 
@@ -36,11 +45,11 @@ class Operations(Protocol):
     def status(self) -> Object:
         """Return the state of everything, without secrets."""
 
-    def tools_as(self, principal: str) -> Object:
-        """Return what a principal sees, and why the rest is hidden.
+    def tools_as(self, principal: str, view: str | None = None) -> Object:
+        """Return what a principal sees, through a view or all, and why the rest is hidden.
 
         Raises:
-            KeyError: no such client is configured.
+            KeyError: no such client or view is configured.
         """
 
     async def call_as(self, act: Act, principal: str, target: str, arguments: Object) -> Object:
@@ -48,6 +57,33 @@ class Operations(Protocol):
 
         Raises:
             KeyError: no such client or tool.
+        """
+
+    def pins(self, target: str) -> Object:
+        """Return the pins of all servers, or of ``SERVER`` or ``SERVER/ITEM``, and what differs from them.
+
+        Raises:
+            KeyError: no such server or item.
+        """
+
+    async def decide_pins(self, act: Act, verb: str, target: str, digests: Mapping[str, str]) -> Object:
+        """``approve`` or ``reject`` what differs, where it still is what ``digests`` say it was when it was shown.
+
+        Raises:
+            KeyError: no such server, or nothing that differs.
+            Conflict: it is not, or it cannot be approved.
+        """
+
+    def approvals(self, user: str) -> Object:
+        """Return the calls that wait for a person, and those that were decided and not made yet."""
+
+    async def decide_approval(self, act: Act, verb: str, entry_id: str, reason: str) -> Object:
+        """``approve`` or ``deny`` one of them.
+
+        Raises:
+            KeyError: nothing of that id waits.
+            Forbidden: this user is not asked.
+            Conflict: it is decided already, or cannot be kept.
         """
 
     async def reload(self, act: Act) -> Object:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final
 
 from aiohttp import web
 
 from gateway.admin.access import Access, Refused
-from gateway.admin.operations import Act, Operations
+from gateway.admin.operations import Act, Conflict, Forbidden, Operations
+from gateway.admin.pages.markup import PREFIX
 from gateway.errors import AuditUnavailable, ConfigError
 from gateway.protocol import rawjson
 from gateway.protocol.rawjson import JsonError, Object, Value
@@ -18,6 +20,10 @@ _BODY_SECONDS: Final = 30.0
 _OPEN: Final = frozenset({"/healthz", "/readyz"})
 _HEADERS: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Server": "mcp-gateway"}
 _Handler = Callable[[web.BaseRequest], Awaitable[web.Response]]
+
+
+async def _nowhere(_request: web.BaseRequest) -> web.Response:
+    raise Refused(404, "Not Found")
 
 
 def _json(value: Value, status: int = 200) -> web.Response:
@@ -34,15 +40,23 @@ def _single(request: web.BaseRequest, name: str) -> str | None:
 class AdminServer:
     """The admin routes over one running gateway."""
 
-    def __init__(self, operations: Operations, access: Access) -> None:
+    def __init__(self, operations: Operations, access: Access, pages: _Handler = _nowhere) -> None:
+        """Serve operations; ``pages`` answers whatever is below their prefix."""
         self._operations = operations
         self._access = access
+        self._pages = pages
         self._routes: dict[str, dict[str, _Handler]] = {
             "/healthz": {"GET": self._healthz},
             "/readyz": {"GET": self._readyz},
             "/metrics": {"GET": self._metrics},
             "/status": {"GET": self._status},
             "/tools": {"GET": self._tools},
+            "/pins": {"GET": self._pins},
+            "/pins/approve": {"POST": partial(self._decide_pins, "approve")},
+            "/pins/reject": {"POST": partial(self._decide_pins, "reject")},
+            "/approvals": {"GET": self._approvals},
+            "/approvals/approve": {"POST": partial(self._decide_approval, "approve")},
+            "/approvals/deny": {"POST": partial(self._decide_approval, "deny")},
             "/call": {"POST": self._call},
             "/reload": {"POST": self._reload},
         }
@@ -64,6 +78,8 @@ class AdminServer:
 
     def _route(self, request: web.BaseRequest) -> _Handler:
         """Find who answers; a HEAD is answered like a GET."""
+        if request.path in ("/", PREFIX) or request.path.startswith(f"{PREFIX}/"):
+            return self._pages
         routes = self._routes.get(request.path)
         if routes is None:
             raise Refused(404, "Not Found")
@@ -93,9 +109,58 @@ class AdminServer:
     async def _tools(self, request: web.BaseRequest) -> web.Response:
         self._access.reader(_single(request, "Authorization"))
         try:
-            return _json(self._operations.tools_as(request.query.get("as", "anonymous")))
+            return _json(self._operations.tools_as(request.query.get("as", "anonymous"), request.query.get("view")))
         except KeyError as error:
             return _json({"error": str(error.args[0])}, 404)
+
+    async def _pins(self, request: web.BaseRequest) -> web.Response:
+        self._access.reader(_single(request, "Authorization"))
+        try:
+            return _json(self._operations.pins(request.query.get("target", "")))
+        except KeyError as error:
+            return _json({"error": str(error.args[0])}, 404)
+
+    async def _decide_pins(self, verb: str, request: web.BaseRequest) -> web.Response:
+        user = self._access.user(_single(request, "Authorization"), "pins")
+        body = await self._body(request)
+        target, digests = body.get("target"), body.get("digests")
+        shown = (
+            {name: text for name, text in digests.items() if isinstance(text, str)} if isinstance(digests, dict) else {}
+        )
+        if not isinstance(target, str) or shown != digests:
+            return _json({"error": '"target" must be a string, "digests" an object of strings'}, 400)
+        try:
+            return _json(await self._operations.decide_pins(Act(user, request.remote or ""), verb, target, shown))
+        except KeyError as error:
+            return _json({"error": str(error.args[0])}, 404)
+        except Conflict as error:
+            return _json({"error": str(error)}, 409)
+        except AuditUnavailable:
+            return _json({"error": "The audit log cannot be written, so nothing is changed"}, 503)
+
+    async def _approvals(self, request: web.BaseRequest) -> web.Response:
+        # Not open on loopback as other reading is: arguments are values, and a server behind us may well run there.
+        user = self._access.user(_single(request, "Authorization"), "approve")
+        return _json(self._operations.approvals(user))
+
+    async def _decide_approval(self, verb: str, request: web.BaseRequest) -> web.Response:
+        user = self._access.user(_single(request, "Authorization"), "approve")
+        body = await self._body(request)
+        entry_id, reason = body.get("id"), body.get("reason", "")
+        if not (isinstance(entry_id, str) and isinstance(reason, str)):
+            return _json({"error": '"id" and "reason" must be strings'}, 400)
+        try:
+            return _json(
+                await self._operations.decide_approval(Act(user, request.remote or ""), verb, entry_id, reason)
+            )
+        except KeyError as error:
+            return _json({"error": str(error.args[0])}, 404)
+        except Forbidden as error:
+            return _json({"error": str(error)}, 403)
+        except Conflict as error:
+            return _json({"error": str(error)}, 409)
+        except AuditUnavailable:
+            return _json({"error": "The audit log cannot be written, so nothing is decided"}, 503)
 
     async def _call(self, request: web.BaseRequest) -> web.Response:
         user = self._access.user(_single(request, "Authorization"), "reload")

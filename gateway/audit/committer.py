@@ -58,6 +58,9 @@ class Meters(Protocol):
     def dropped(self, records: int) -> None:
         """So many records are lost."""
 
+    def signed(self, at: float) -> None:
+        """The last checkpoint was made at this time, in wall-clock seconds."""
+
 
 class NoMeters:
     """Looks away."""
@@ -75,6 +78,9 @@ class NoMeters:
         """Ignore it."""
 
     def dropped(self, records: int) -> None:
+        """Ignore it."""
+
+    def signed(self, at: float) -> None:
         """Ignore it."""
 
 
@@ -108,10 +114,12 @@ class Committer:
         self._meters = meters
         self._answer = answer
         self._unsynced: list[Entry] = []
+        self._taken: list[Entry] = []
         self._unsynced_since = 0.0
         self._retained: list[Object] = []
         self._losses = Losses()
         self._next_probe = 0.0
+        self._signed_at = 0.0
         self.healthy = True
 
     def run(self) -> None:
@@ -130,6 +138,7 @@ class Committer:
     def step(self) -> None:
         """Wait for work and do it once."""
         entries, lost = self._handover.take(self._patience())
+        self._taken = entries
         self._losses.merge(lost)
         if not self._journal.healthy:
             if not self._restore():
@@ -140,6 +149,8 @@ class Committer:
             return
         if entries:
             self._write(self._admit(entries))
+        if self._journal.healthy:
+            self._tend()
         if self._unsynced and self._is_due():
             self._sync()
         self._meters.lag(len(self._handover) + len(self._unsynced))
@@ -148,9 +159,25 @@ class Committer:
         now = time.monotonic()
         if not self._journal.healthy:
             return max(self._next_probe - now, 0.0)
+        tended = self._journal.tended_in(now)
         if self._unsynced:
-            return max(self._unsynced_since + self._policy.sync_interval - now, 0.0)
-        return None
+            synced = max(self._unsynced_since + self._policy.sync_interval - now, 0.0)
+            return synced if tended is None else min(synced, tended)
+        return tended
+
+    def _tend(self) -> None:
+        """Let the journal do what is due by the clock; a checkpoint is durable at once."""
+        now = time.monotonic()
+        if self._journal.tended_in(now) == 0:
+            try:
+                self._journal.tend(now)
+            except OSError as error:
+                self._broke(error, [])
+                return
+            self._sync()
+        if self._journal.checkpoint_at != self._signed_at:
+            self._signed_at = self._journal.checkpoint_at
+            self._meters.signed(self._signed_at)
 
     def _is_due(self) -> bool:
         if self._policy.durability != "interval" or len(self._unsynced) >= MAX_UNSYNCED:
@@ -166,7 +193,7 @@ class Committer:
 
     def _write(self, entries: list[Entry]) -> None:
         try:
-            seqs = self._journal.write([entry.record for entry in entries])
+            seqs = self._journal.write([entry.record for entry in entries], self._handover.beside())
         except OSError as error:
             self._broke(error, entries)
             return
@@ -260,12 +287,18 @@ class Committer:
             self._restore()
         elif self._losses:
             self._write_gap()
-        if self._journal.healthy and self._unsynced:
+        if self._journal.healthy:
+            try:
+                self._journal.sign()
+            except OSError as error:
+                self._broke(error, [])
+                return
             self._sync()
 
     def _abandon(self) -> None:
         """Answer everybody who waits, now and until the handover is closed."""
-        self._lose(self._unsynced)
+        written = {id(entry) for entry in self._unsynced}
+        self._lose([*self._unsynced, *(entry for entry in self._taken if id(entry) not in written)])
         while not self._handover.is_done:
             self._lose(self._handover.take(self._policy.probe_interval)[0])
 

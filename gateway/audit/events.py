@@ -29,11 +29,12 @@ EVENTS: Final = frozenset(
         "ratelimit": ("refused",),
         "pin": ("recorded", "mismatch", "quarantined", "approved", "removed"),
         "definition": ("suspicious",),
-        "downstream": ("started", "exited", "failed", "circuit"),
+        "downstream": ("started", "exited", "failed", "circuit", "consent"),
         "config": ("loaded", "reload_failed"),
         "audit": ("segment", "checkpoint", "gap", "recovered", "tombstone", "verified"),
         "gateway": ("started", "draining", "stopped"),
         "alert": ("raised",),
+        "approval": ("requested", "approved", "denied", "used", "expired", "voided"),
     }.items()
     for event in events
 )
@@ -81,7 +82,12 @@ def unknown_denied(asked: Asked, name: str, count: int, key: AuditKey) -> Object
 
 def hidden_denied(denied: Object, target: Target, decision: DecisionFacts) -> Object:
     """Complete a record of ``unknown_denied`` where the name exists, but a policy or a view hides it."""
-    tool: Object = {"kind": target.kind.value, "name": fields.text(target.name), "def_sha256": None, "annotations": {}}
+    tool: Object = {
+        "kind": target.kind.value,
+        "name": fields.text(target.name),
+        "def_sha256": None,
+        "annotations": fields.members(target.annotations),
+    }
     rule: Object = {
         "action": decision.action,
         "policy": fields.name(decision.policy) or None,
@@ -117,6 +123,16 @@ def server_event(event: str, server: str, facts: Mapping[str, Value]) -> Object:
     """Record what happened to a server: ``downstream.*``, ``pin.*``, ``definition.suspicious``."""
     group = event.partition(".")[0]
     return {"event": event, "server": fields.name(server), group: _texts(facts)}
+
+
+def approval(event: str, principal: Principal, server: str, facts: Mapping[str, Value], key: AuditKey) -> Object:
+    """Record ``approval.EVENT``: what became of a call that needs a person's yes; never its arguments."""
+    return {
+        "event": f"approval.{event}",
+        "principal": fields.principal_block(principal, key, {}),
+        "server": fields.name(server),
+        "approval": _texts(facts),
+    }
 
 
 def gateway_event(event: str, facts: Mapping[str, Value]) -> Object:

@@ -8,10 +8,13 @@ from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import Final
 
+from gateway.audit.sidecars import Sidecar
 from gateway.protocol.rawjson import Object
 
 MAX_BATCH: Final = 1024
 MAX_LOST_ENDS: Final = 65_536
+MAX_BESIDE: Final = 64 * 2**20
+"""Bytes of payloads that may wait to be written beside the chain."""
 _ACCOUNTS: Final = frozenset({"audit.gap", "call.orphaned"})
 """Records that account for losses are made anew, so losing them is no loss."""
 
@@ -59,6 +62,8 @@ class Handover:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._entries: deque[Entry] = deque()
+        self._beside: list[Sidecar] = []
+        self._beside_bytes = 0
         self._lost = Losses()
         self._changed = threading.Condition()
         self._closed = False
@@ -75,6 +80,21 @@ class Handover:
             self._entries.append(entry)
             self._changed.notify()
             return True
+
+    def keep(self, sidecar: Sidecar) -> bool:
+        """Queue what a record that follows will refer to; False where there is no room for it."""
+        with self._changed:
+            if self._closed or self._beside_bytes + len(sidecar.text) > MAX_BESIDE:
+                return False
+            self._beside.append(sidecar)
+            self._beside_bytes += len(sidecar.text)
+            return True
+
+    def beside(self) -> list[Sidecar]:
+        """Take what was queued to stand beside the chain: all that the records taken before refer to."""
+        with self._changed:
+            found, self._beside, self._beside_bytes = self._beside, [], 0
+            return found
 
     def take(self, timeout: float | None) -> tuple[list[Entry], Losses]:
         """Wait for entries, for ``timeout`` seconds, or for the end; return a batch and what was refused meanwhile."""

@@ -20,8 +20,10 @@ from typing import Final, Literal
 from gateway.audit import events, record
 from gateway.audit.committer import Answers, CommitPolicy, Committer, Durability, Meters, NoMeters
 from gateway.audit.handover import Entry, Handover
-from gateway.audit.journal import DEFAULT_SEGMENT, Journal, JournalOptions
+from gateway.audit.journal import DEFAULT_AGE, DEFAULT_SEGMENT, Journal, JournalOptions
 from gateway.audit.segment import Disk
+from gateway.audit.sidecars import Sidecar, Sidecars
+from gateway.audit.signing import SigningKeys
 from gateway.config.root import Audit
 from gateway.errors import AuditUnavailable, ConfigError
 from gateway.protocol.rawjson import Object
@@ -55,14 +57,33 @@ class AuditOptions:
     meters: Meters = field(default_factory=NoMeters)
     disk: Disk = field(default_factory=Disk)
     stamp: Callable[[], Object] = stamp
+    keys: SigningKeys | None = None
+    sidecars: Sidecars | None = None
+    max_age: float = DEFAULT_AGE
+    retention: float | None = None
 
     @classmethod
-    def from_config(cls, section: Audit, facts: Object, meters: Meters) -> AuditOptions:
-        """Read the config's ``audit`` section."""
+    def from_config(cls, section: Audit, state_dir: Path, facts: Object, meters: Meters) -> AuditOptions:
+        """Read the config's ``audit`` section.
+
+        Raises:
+            ConfigError: the keys in ``state_dir`` cannot be used.
+        """
         durability: Durability = "each" if section.durability == "each" else "group"
         if section.durability.startswith("interval"):
             durability = "interval"
-        return cls(Path(section.dir), durability, section.on_failure, facts=facts, meters=meters)
+        directory = Path(section.dir)
+        return cls(
+            directory,
+            durability,
+            section.on_failure,
+            facts=facts,
+            meters=meters,
+            keys=SigningKeys.load(state_dir),
+            sidecars=Sidecars(directory, state_dir),
+            max_age=min(DEFAULT_AGE, max(section.retention / 10, 1.0)),
+            retention=section.retention,
+        )
 
 
 class AuditLog:
@@ -79,6 +100,10 @@ class AuditLog:
                 options.chain_name,
                 options.facts,
                 options.disk,
+                options.keys,
+                options.sidecars,
+                options.max_age,
+                options.retention,
             )
         )
         policy = CommitPolicy(
@@ -93,6 +118,15 @@ class AuditLog:
     def healthy(self) -> bool:
         """Whether records can be written, as far as the last attempt told."""
         return self._committer.healthy and self._thread is not None
+
+    @property
+    def durable_seq(self) -> int:
+        """The number of the last record that the disk has confirmed."""
+        return self._journal.durable_seq
+
+    def keep(self, sidecar: Sidecar) -> bool:
+        """Keep a payload beside the chain, for a record that is written after this; False where there is no room."""
+        return self._handover.keep(sidecar)
 
     async def open(self) -> None:
         """Take the directory, close what a crash left open, and begin a segment.

@@ -24,11 +24,13 @@ _CHAIN_ROOM: Final = 512
 """Bytes kept free for what the chain adds to a record."""
 _SHRINK: Final = (
     ("payload", "args_shape"),
+    ("payload", "result"),
     ("tool", "annotations"),
     ("principal", "claims_used"),
     ("principal", "groups"),
     ("principal", "scopes"),
     ("notes", ""),
+    ("payload", "args"),
 )
 _KEPT: Final = frozenset({"event", "call_id", "ts", "mono_us", "server", "outcome"})
 
@@ -56,7 +58,7 @@ class DecisionFacts:
     """What was decided and by which rule.
 
     ``action`` is ``allow`` or ``deny``; ``limits`` what was charged; ``claims_used`` the claims that conditions read;
-    ``shadow`` what policies in shadow mode would have done.
+    ``shadow`` what policies in shadow mode would have done; ``approval`` the id of the one it needed and who gave it.
     """
 
     action: str
@@ -66,6 +68,7 @@ class DecisionFacts:
     limits: Mapping[str, Value] = field(default_factory=dict)
     claims_used: Mapping[str, Value] = field(default_factory=dict)
     shadow: Mapping[str, Value] = field(default_factory=dict)
+    approval: Mapping[str, Value] = field(default_factory=dict)
     config_sha256: str = ""
 
 
@@ -202,7 +205,7 @@ def _tool(call: Call) -> Object:
 
 
 def _decision(facts: DecisionFacts) -> Object:
-    return {
+    block: Object = {
         "action": fields.name(facts.action),
         "policy": fields.name(facts.policy) or None,
         "rule": fields.name(facts.rule) or None,
@@ -211,6 +214,7 @@ def _decision(facts: DecisionFacts) -> Object:
         "shadow": fields.members(facts.shadow),
         "config_sha256": fields.name(facts.config_sha256) or None,
     }
+    return block | {"approval": fields.members(facts.approval)} if facts.approval else block
 
 
 def _downstream(instance: InstanceFacts) -> Object:
@@ -241,7 +245,8 @@ def _outcome(described: Object, ending: Ending) -> Object:
     }
     if not isinstance(outcome, Failure):
         return block
-    block["may_have_run"] = outcome.may_have_run
+    by_server = outcome.error is not None and not codes.runs_nothing(outcome.error.code)
+    block["may_have_run"] = outcome.may_have_run or by_server
     block["error_type"] = outcome.reason.value if outcome.error is None else "server_error"
     if outcome.detail:
         block["detail"] = fields.text(outcome.detail)

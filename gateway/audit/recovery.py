@@ -1,7 +1,8 @@
 """What the last run of the gateway left on disk: where the chain stands, which calls are open, what was torn off.
 
-Reads the last segment only. A crash can leave the beginning of a line, or a hole of zeros after a power cut: that is
-moved aside. Anything else that does not fit is damage, and nobody's to repair silently.
+Reads the last segment, and those before it back to a checkpoint: nearly always none. A crash can leave the beginning
+of a line, or a hole of zeros after a power cut: that is moved aside. Anything else that does not fit is damage, and
+nobody's to repair silently.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Final
 
 from gateway.audit import chain
 from gateway.audit.chain import MAX_RECORD, ChainError, Head
+from gateway.audit.checkpoint import EVENT, Anchor
 from gateway.audit.orphans import OpenCalls, gather
 from gateway.audit.segment import TORN_SUFFIX, Segment, list_segments, read_lines, whole_length
 from gateway.errors import ConfigError, Problem
@@ -20,6 +22,7 @@ from gateway.protocol.rawjson import Object
 from gateway.state.files import sync_directory, write_atomic
 
 _MAX_TORN: Final = 100
+_EVENT: Final = f'"event":"{EVENT}"'.encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,7 @@ class Found:
     torn: int = 0
     aside: tuple[str, ...] = ()
     completed: bool = False
+    anchor: Anchor = field(default_factory=Anchor)
 
     @property
     def is_recovered(self) -> bool:
@@ -51,7 +55,8 @@ def recover(directory: Path) -> Found:
     """
     aside: list[str] = []
     torn = 0
-    for segment in reversed(list_segments(directory)):
+    segments = list_segments(directory)
+    for index, segment in reversed([*enumerate(segments)]):
         reading = _Reading(segment)
         reading.run()
         if reading.is_begun:
@@ -63,6 +68,7 @@ def recover(directory: Path) -> Found:
                 torn + (reading.torn if name else 0),
                 (*aside, name) if name else tuple(aside),
                 reading.completed,
+                _anchor(segments[: index + 1]),
             )
         # Its head never became whole, so no record of a call can be in it.
         size = segment.path.stat().st_size
@@ -75,6 +81,36 @@ def recover(directory: Path) -> Found:
         torn += size
         sync_directory(directory)
     return Found(None, torn=torn, aside=tuple(aside))
+
+
+def _anchor(segments: list[Segment]) -> Anchor:
+    """Say where the signatures of a log stand whose segments are whole."""
+    lines: list[bytes] = []
+    for segment in reversed(segments):
+        own, is_signed = _since_checkpoint(segment.path)
+        lines = own + lines
+        if is_signed:
+            break
+    anchor, signed = Anchor(), False
+    for line in lines:
+        record = chain.read(line, 0)
+        signed = signed or record.get("event") == EVENT or record.get("seq") == 1
+        if signed:
+            anchor.passed(record, str(record["hash"]))
+    return anchor
+
+
+def _since_checkpoint(path: Path) -> tuple[list[bytes], bool]:
+    """Return a segment's lines from its last checkpoint on, and whether there is one; all of them without."""
+    kept: list[bytes] = []
+    is_signed = False
+    for line, ended in read_lines(path):
+        if not ended:
+            break
+        if _EVENT in line and chain.read(line, 0).get("event") == EVENT:
+            kept, is_signed = [], True
+        kept.append(line)
+    return kept, is_signed
 
 
 class _Reading:

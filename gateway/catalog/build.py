@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import TypeAlias
 
+from gateway.catalog import hygiene
 from gateway.config.root import Naming
 from gateway.config.servers import Server
 from gateway.model.catalog import Catalog, Definition, HeldBack, Kind, Listing, Route
 from gateway.model.naming import exposed_name, slug
+from gateway.policy import schemas
+from gateway.policy.schemas import Unusable
 from gateway.protocol import headers, rawjson
 from gateway.protocol.rawjson import JsonError
 
@@ -41,7 +45,9 @@ def build(
             found += listing.rejected
             found += _of_server(naming, server, listing, hold)
     routes, held = _without_collisions(found)
-    return Catalog.of(routes, held, {name: listings[name] for name in servers if name in listings})
+    mine = {name: listings[name] for name in servers if name in listings}
+    catalog = Catalog.of(routes, held, mine)
+    return replace(catalog, suspicions=tuple(hygiene.suspicions(mine.values(), routes)))
 
 
 def _of_server(naming: Naming, server: Server, listing: Listing, hold: Hold) -> Iterable[_Found]:
@@ -56,12 +62,12 @@ def _of_server(naming: Naming, server: Server, listing: Listing, hold: Hold) -> 
             shown = server.tools.rename.get(definition.name, definition.name)
             exposed = exposed_name(namespace, name, shown, separator=naming.separator, max_length=naming.max_length)
         reason = "listed twice by its server; the first one counts" if key in seen else _refused(server, definition)
-        reason = reason or hold(name, definition)
+        reason = reason or hold(name, definition) or _unclean(server, definition)
         seen.add(key)
         if reason is not None:
             yield HeldBack(name, definition.kind, definition.name, exposed, reason)
         else:
-            yield Route(name, exposed, definition, definition.encoded(exposed))
+            yield Route(name, exposed, definition, hygiene.shown(definition, server.text).encoded(exposed))
 
 
 def _refused(server: Server, definition: Definition) -> str | None:
@@ -73,6 +79,10 @@ def _refused(server: Server, definition: Definition) -> str | None:
         return "not in tools.include"
     if any(fnmatchcase(definition.name, glob) for glob in choice.exclude):
         return "in tools.exclude"
+    if server.validate_ == "enforce":
+        judged = schemas.judged(definition)
+        if isinstance(judged, Unusable):
+            return f"{judged.text} (validate: off exposes it)"
     if server.kind != "http":
         return None
     try:
@@ -82,6 +92,12 @@ def _refused(server: Server, definition: Definition) -> str | None:
         # streamable-http §Schema Extension: such a tool must be left out, and only it.
         return f"invalid x-mcp-header: {error}"
     return None
+
+
+def _unclean(server: Server, definition: Definition) -> str | None:
+    """Say why a definition is held back for what stands in it, if it is."""
+    reason = hygiene.examined(definition).refused(server.text, strict=server.pin.mode == "strict")
+    return None if reason is None else f"{reason} (text: {server.text})"
 
 
 def _without_collisions(found: Iterable[_Found]) -> tuple[list[Route], list[HeldBack]]:

@@ -7,9 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from gateway.catalog import hygiene
 from gateway.downstream.dialect import Hello, Page
 from gateway.errors import DownstreamError, Reason
 from gateway.model.catalog import CAPABILITY_OF, Definition, HeldBack, Kind, Listing
+from gateway.policy import schemas
 from gateway.protocol import rawjson
 from gateway.protocol.rawjson import JsonError, Raw
 
@@ -61,6 +63,7 @@ async def collect(source: Source, server: str, last: Listing | None = None) -> L
     except ExceptionGroup as failures:
         raise _first(failures) from None
     lists = [task.result() for task in tasks]
+    await asyncio.to_thread(_judge, [item for one in lists for item in one.definitions])
     return Listing(
         server=server,
         definitions=tuple(item for one in lists for item in one.definitions),
@@ -75,6 +78,14 @@ async def collect(source: Source, server: str, last: Listing | None = None) -> L
         era=hello.era.value,
         version=hello.version,
     )
+
+
+def _judge(definitions: Sequence[Definition]) -> None:
+    """Look at definitions and compile the schemas of tools beside the loop: what comes of it is remembered."""
+    for definition in definitions:
+        hygiene.prepare(definition)
+        if definition.kind is Kind.TOOL:
+            schemas.judged(definition)
 
 
 def _first(failures: ExceptionGroup[Exception]) -> BaseException:

@@ -12,15 +12,14 @@ from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING
 
 from gateway.cli.output import Exit, Output, add_common, config_path, count, wants_json
-from gateway.config.availability import not_in_force
 from gateway.config.foreign import SWITCHED_OFF
 from gateway.config.loader import Unreadable, load, start_problems
 from gateway.config.policies import Policy
 from gateway.config.root import LoadedConfig
 from gateway.errors import ConfigError, Problem
 from gateway.judgement import Findings, against_kept, against_live
-from gateway.policy.engine import Engine
 from gateway.telemetry.logs import configure
+from gateway.wiring import compiled
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -63,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def judge(loaded: LoadedConfig, today: date) -> Findings:
-    """Judge a config that loads: start rules, servers that are off, who sees nothing, what is not in force."""
+    """Judge a config that loads: start rules, servers that are off, who sees nothing."""
     notes = [*loaded.notes, *_expiries(loaded, today)]
     for reach in reaches(loaded):
         allowed = any(policy.allow for policy in reach.policies if policy.mode == "enforce")
@@ -74,16 +73,15 @@ def judge(loaded: LoadedConfig, today: date) -> Findings:
     if loaded.anonymous:
         what = "what policies allow anonymous" if loaded.enforcing else "everything"
         notes.append(f"callers need no credentials and may call {what}")
-    notes += [f"not in force: {text}" for text in not_in_force(loaded.config)]
     return Findings([*start_problems(loaded), *_uncompiled(loaded)], notes)
 
 
 def _uncompiled(loaded: LoadedConfig) -> list[Problem]:
     """Return what is wrong inside conditions, hours and selectors, where it is written."""
     try:
-        Engine.build(loaded)
+        compiled(loaded)
     except ConfigError as error:
-        return [loaded.locate(problem) for problem in error.problems]
+        return error.problems
     return []
 
 

@@ -16,7 +16,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from gateway import __version__
-from gateway.cli import audit, call, check, keys, schema, serve, snippet, status, tools
+from gateway.cli import (
+    approvals,
+    audit,
+    call,
+    check,
+    completion,
+    connect,
+    importing,
+    keys,
+    pins,
+    policy,
+    schema,
+    serve,
+    snippet,
+    status,
+    tools,
+)
 from gateway.cli.output import Exit, Output, add_common, wants_json
 from gateway.config.loader import ConfigError, Unreadable
 
@@ -34,7 +50,23 @@ class Command(Protocol):
         """Run what was asked for."""
 
 
-COMMANDS: Final[tuple[Command, ...]] = (serve, check, status, tools, call, keys, audit, schema, snippet)
+COMMANDS: Final[tuple[Command, ...]] = (
+    serve,
+    check,
+    status,
+    tools,
+    call,
+    pins,
+    approvals,
+    keys,
+    audit,
+    policy,
+    schema,
+    importing,
+    snippet,
+    connect,
+    completion,
+)
 """The command groups, in the order of the help text."""
 
 

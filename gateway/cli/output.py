@@ -6,6 +6,7 @@ Names come from files and servers that others wrote: control characters in them 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,6 +19,14 @@ from gateway.telemetry.text import printable
 
 DEFAULT_CONFIG: Final = "gateway.yaml"
 _GAP: Final = "  "
+_BOLD, _RESET = "\x1b[1m", "\x1b[0m"
+_GOOD, _FAIR, _BAD = "\x1b[32m", "\x1b[33m", "\x1b[31m"
+_COLOURS: Final = {
+    **dict.fromkeys(("up", "ok", "approved", "granted", "fine"), _GOOD),
+    **dict.fromkeys(("starting", "waiting for consent", "pending", "changed", "off", "stopped", "warn"), _FAIR),
+    **dict.fromkeys(("failed", "mismatch", "quarantined", "denied", "rejected", "error"), _BAD),
+}
+"""Cells that are one of these words stand out on a terminal; what others wrote is never coloured by itself."""
 
 
 class Exit(IntEnum):
@@ -69,16 +78,17 @@ class Output:
 
     stream: TextIO
     terminal: bool
+    colour: bool = False
 
     @classmethod
     def standard(cls) -> Output:
         """Write to standard output, as a terminal if it is one."""
-        return cls(sys.stdout, sys.stdout.isatty())
+        return cls(sys.stdout, sys.stdout.isatty(), _colours(sys.stdout))
 
     @classmethod
     def errors(cls) -> Output:
         """Write to standard error, for what is not the answer."""
-        return cls(sys.stderr, sys.stderr.isatty())
+        return cls(sys.stderr, sys.stderr.isatty(), _colours(sys.stderr))
 
     def line(self, text: str) -> None:
         """Print one line."""
@@ -98,10 +108,25 @@ class Output:
             return
         grid = [[heading.upper() for heading in headings], *safe]
         widths = [max(len(row[column]) for row in grid) for column in range(len(headings))]
-        for row in grid:
+        for number, row in enumerate(grid):
             padded = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+            padded[-1] = padded[-1].rstrip()
+            if self.colour:
+                padded = [_painted(cell, heading=number == 0) for cell in padded]
             self.stream.write(_GAP.join(padded).rstrip() + "\n")
 
     def value(self, value: object) -> None:
         """Print one JSON value on one line."""
         self.stream.write(rawjson.encode(value).decode("utf-8") + "\n")
+
+
+def _colours(stream: TextIO) -> bool:
+    """Tell whether to use colours: on a terminal that has them, unless NO_COLOR says otherwise (no-color.org)."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM", "dumb") != "dumb"
+
+
+def _painted(cell: str, *, heading: bool) -> str:
+    """Colour a padded cell; the blanks behind it stay plain."""
+    word = cell.rstrip()
+    code = _BOLD if heading else _COLOURS.get(word, "")
+    return f"{code}{word}{_RESET}{cell[len(word) :]}" if code and word else cell

@@ -95,7 +95,7 @@ def announce(loaded: LoadedConfig, command: Callable[[str], str], output: Output
     output.line(f"  audit log     {command('audit tail')}")
     output.line(f"  reload        kill -HUP {os.getpid()}   (after a change of the config; Ctrl-C ends the gateway)")
     token = f", token in {addresses.admin_token_file}" if addresses.admin_token_file else ""
-    output.line(f"  admin         {addresses.admin}{token}")
+    output.line(f"  admin         {addresses.admin}/ui{token}")
     output.line("")
     public = config.listen.public_url or config.listen.allowed_hosts
     known = snippet.endpoint_of(loaded)

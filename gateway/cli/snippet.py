@@ -10,7 +10,8 @@ import difflib
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
@@ -39,7 +40,7 @@ class Snippet:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """What a client must know of the gateway."""
+    """What a client must know of the gateway. Where only tokens are accepted it needs no key: it signs in by itself."""
 
     url: str
     needs_key: bool
@@ -57,20 +58,28 @@ def _claude_code(endpoint: Endpoint) -> Snippet:
 
 
 def _claude_desktop(endpoint: Endpoint) -> Snippet:
-    arguments = ["-y", "mcp-remote", endpoint.url]
-    server: dict[str, object] = {"command": "npx", "args": arguments}
-    notes = ["Claude Desktop's file takes stdio servers only: mcp-remote (npm, needs Node.js) stands between"]
+    arguments = ["connect", endpoint.url]
+    server: dict[str, object] = {"command": _command(), "args": arguments}
+    notes = [
+        "Claude Desktop's file takes stdio servers only: connect stands between",
+        f"where this program is not installed: npx -y mcp-remote {endpoint.url}",
+    ]
     parts = urlsplit(endpoint.url)
     if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
         arguments.append("--allow-http")
     if endpoint.needs_key:
-        # mcp-remote fills in variables itself; a space in an argument is lost on the way on some systems.
-        arguments += ["--header", "Authorization:${MCP_GATEWAY_AUTHORIZATION}"]
-        server["env"] = {"MCP_GATEWAY_AUTHORIZATION": "Bearer <the key>"}
+        arguments += ["--key-env", VARIABLE]
+        server["env"] = {VARIABLE: "<the key>"}
         notes.append(
             "Claude Desktop hands on only what stands in env: put the key there, and keep the file to yourself"
         )
     return Snippet("claude_desktop_config.json", {"mcpServers": {NAME: server}}, tuple(notes))
+
+
+def _command() -> str:
+    """Return where this program is: programs that a desktop starts do not know the PATH of a shell."""
+    beside = Path(sys.executable).with_name(NAME)
+    return str(beside) if beside.exists() else NAME
 
 
 def _vscode(endpoint: Endpoint) -> Snippet:
@@ -112,6 +121,7 @@ def register(subparsers: Subparsers) -> None:
     """Add ``snippet``."""
     parser = subparsers.add_parser("snippet", help="print what to put into a client")
     parser.add_argument("client", metavar="CLIENT", help=", ".join(CLIENTS))
+    parser.add_argument("--view", metavar="NAME", help="connect to this view (default: the whole endpoint)")
     add_common(parser)
 
 
@@ -124,7 +134,13 @@ def run(args: argparse.Namespace) -> int:
         Output.errors().line(f"snippet: no client '{escaped(client[:64])}' ({hint}clients: {', '.join(CLIENTS)})")
         return Exit.UNKNOWN
     loaded = load(config_path(args), os.environ)
-    snippet = CLIENTS[client](endpoint_of(loaded))
+    endpoint = endpoint_of(loaded)
+    if args.view is not None:
+        if args.view not in loaded.config.views:
+            Output.errors().line(f"snippet: there is no view '{escaped(args.view[:64])}' in the config")
+            return Exit.UNKNOWN
+        endpoint = replace(endpoint, url=f"{endpoint.url.rstrip('/')}/{args.view}")
+    snippet = CLIENTS[client](endpoint)
     output = Output.standard()
     if wants_json(args):
         output.value({"client": client, "file": snippet.file, "value": snippet.value, "notes": list(snippet.notes)})
@@ -140,7 +156,7 @@ def run(args: argparse.Namespace) -> int:
 def endpoint_of(loaded: LoadedConfig) -> Endpoint:
     """Return the address as clients know it."""
     listen = loaded.config.listen
-    needs_key = not loaded.anonymous
+    needs_key = bool(loaded.config.clients)
     if listen.public_url:
         return Endpoint(listen.public_url, needs_key)
     scheme = "https" if listen.tls is not None or listen.behind_tls_proxy else "http"

@@ -48,16 +48,42 @@ def show(status: Object, output: Output) -> None:
         output.line(f"  {_listed(last.get('problems'))}")
     if isinstance(last, dict) and last.get("needs_restart"):
         output.line(f"changed, but in force only after a restart: {_listed(last.get('needs_restart'))}")
+    _people(status, output)
     servers = status.get("servers")
     if isinstance(servers, dict):
         output.table(_HEADINGS, [_row(name, server) for name, server in servers.items()])
         for name, server in servers.items():
+            if _text(server, "consent_url"):
+                output.line(f"sign in to {name}: {_text(server, 'consent_url')}")
             held = server.get("held_back") if isinstance(server, dict) else None
             for item in held if isinstance(held, list) else []:
                 output.line(f"held back: {name}/{_text(item, 'name')}: {_text(item, 'reason')}")
             changed = server.get("pin_changed") if isinstance(server, dict) else None
             if changed:
-                output.line(f"changed since first seen: {name}: {_listed(changed)}")
+                output.line(f"not as approved: {name}: {_listed(changed)} (pins show {name})")
+    _clients(status, output)
+
+
+def _clients(status: Object, output: Output) -> None:
+    """Print what the lists of the clients weigh."""
+    clients = status.get("clients")
+    for name, each in clients.items() if isinstance(clients, dict) else ():
+        output.line(f"{name} sees {_text(each, 'tools')} tools (about {_text(each, 'approx_tokens')} tokens)")
+
+
+def _people(status: Object, output: Output) -> None:
+    """Print what waits for people, and what they should know."""
+    pending = _text(status.get("approvals"), "pending")
+    if pending not in ("", "0"):
+        output.line(f"waiting for approval: {pending} (approvals list)")
+    alerts = status.get("alerts")
+    recent = alerts.get("recent") if isinstance(alerts, dict) else None
+    if isinstance(recent, list) and recent:
+        last = recent[0]
+        about = " ".join(filter(None, (_text(last, "client"), _text(last, "server"), _text(last, "name"))))
+        output.line(
+            f"alerts: {_text(alerts, 'raised')}, the last at {_text(last, 'at')}: {_text(last, 'kind')} {about}"
+        )
 
 
 def _row(name: str, server: Value) -> list[str]:

@@ -19,12 +19,14 @@ def register(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--as", dest="principal", metavar="PRINCIPAL", default="anonymous", help="a client's name, or anonymous"
     )
+    parser.add_argument("--view", metavar="NAME", help="through which view (default: the whole endpoint)")
     add_common(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the tools of a principal; a principal that sees nothing is a finding."""
-    seen = inquire("tools", args, Question("/tools", {"as": args.principal}))
+    view = {"view": args.view} if args.view is not None else {}
+    seen = inquire("tools", args, Question("/tools", {"as": args.principal, **view}))
     if seen is None:
         return Exit.UNKNOWN
     if wants_json(args):
@@ -37,7 +39,15 @@ def run(args: argparse.Namespace) -> int:
 def show(seen: Object, output: Output) -> None:
     """Print what is seen and what is hidden, for people."""
     tools, hidden = _rows(seen.get("tools")), _rows(seen.get("hidden"))
-    output.line(f"{seen.get('principal')} sees {count(len(tools), 'tool')} (about {seen.get('approx_tokens')} tokens)")
+    through = f" through view {seen.get('view')}" if seen.get("view") else ""
+    size = f"{count(len(tools), 'tool')} (about {seen.get('approx_tokens')} tokens)"
+    output.line(f"{seen.get('principal')} sees {size}{through}")
+    if seen.get("mode") == "search":
+        output.line("the view lists three tools to search, describe and call them")
+    servers = seen.get("servers")
+    if isinstance(servers, dict) and len(servers) > 1:
+        for name, each in servers.items():
+            output.line(f"of {name}: {_text(each, 'tools')} (about {_text(each, 'approx_tokens')} tokens)")
     output.table(("exposed name", "tool"), [(_text(row, "exposed"), _text(row, "tool")) for row in tools])
     if hidden:
         output.line(f"hidden: {len(hidden)}")
@@ -51,5 +61,5 @@ def _rows(value: Value) -> list[Object]:
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
-def _text(row: Object, key: str) -> str:
-    return str(row.get(key, ""))
+def _text(row: Value, key: str) -> str:
+    return str(row.get(key, "")) if isinstance(row, dict) else ""

@@ -15,6 +15,8 @@ from typing import Final, TypeAlias
 from pydantic import ValidationError
 
 from gateway.config.access_rules import judge_access
+from gateway.config.alert_rules import judge_alerts
+from gateway.config.approval_rules import judge_approvals
 from gateway.config.availability import judge_availability
 from gateway.config.document import parse
 from gateway.config.expand import Expansion, Failure, Source
@@ -22,6 +24,7 @@ from gateway.config.foreign import Adopted, adopt
 from gateway.config.paths import make_absolute
 from gateway.config.places import Document, Loc, Places, Tree, at, dotted
 from gateway.config.places import Mapping as Values
+from gateway.config.plain_rules import judge_plain
 from gateway.config.policy_files import PolicyFiles, policy_entries
 from gateway.config.policy_rules import judge_policies
 from gateway.config.reading import MAX_CONFIG, FileProblem, Reading, Unreadable
@@ -30,7 +33,9 @@ from gateway.config.server_rules import judge_servers
 from gateway.config.shape import is_secret
 from gateway.config.start_rules import start_problems
 from gateway.config.subject import Findings, Subject
+from gateway.config.token_rules import judge_tokens
 from gateway.config.translate import Translation
+from gateway.config.view_rules import judge_views
 from gateway.errors import ConfigError, Problem
 
 __all__ = ["ConfigError", "Unreadable", "load", "load_sections", "start_problems"]
@@ -98,7 +103,7 @@ class _Load:
         findings = Findings(adopted.places, list(adopted.problems), list(adopted.notes))
         self.off.update(adopted.off)
         policies = self._policies(adopted, document, base, findings)
-        missing = _refuse_nothing(adopted.root, findings)
+        missing = refuse_nothing(adopted.root, findings)
         expansion = self._expansion(adopted, base)
         tree = expansion.expand(adopted.root)
         assert isinstance(tree, dict)
@@ -116,9 +121,9 @@ class _Load:
         if config is None and not findings.problems:
             findings.problem((), "is not valid")
         if config is None or findings.problems:
-            raise ConfigError(_in_order(findings.problems))
+            raise ConfigError(in_order(findings.problems))
         texts = [data, *policies.data]
-        return self._loaded(config, _digest(texts), _positions(document, tree, adopted.places), findings)
+        return self._loaded(config, digest_of(texts), positions_of(document, tree, adopted.places), findings)
 
     def _expansion(self, adopted: Adopted, base: Path) -> Expansion:
         return Expansion(Source(self._variables(adopted), base, self.reading, is_secret, adopted.inputs))
@@ -193,7 +198,12 @@ class _Load:
         )
         judge_servers(subject, findings)
         judge_access(subject, findings)
+        judge_plain(subject, findings)
         judge_policies(subject, findings)
+        judge_tokens(subject, findings)
+        judge_approvals(subject, findings)
+        judge_alerts(subject, findings)
+        judge_views(subject, findings)
         return config
 
     def _loaded(self, config: Config, digest: str, positions: Positions, findings: Findings) -> LoadedConfig:
@@ -209,14 +219,14 @@ class _Load:
         )
 
 
-def _digest(texts: list[bytes]) -> str:
+def digest_of(texts: list[bytes]) -> str:
     digest = hashlib.sha256()
     for text in texts:
         digest.update(len(text).to_bytes(8, "big") + text)
     return digest.hexdigest()
 
 
-def _positions(main: Document, tree: Values, places: Places) -> Positions:
+def positions_of(main: Document, tree: Values, places: Places) -> Positions:
     """Say where everything was written, for checks that come after the load; policies are found by their name."""
     positions = {dotted(loc): (main.file, line, dotted(loc)) for loc, line in main.lines.items()}
     policies = tree.get("policies")
@@ -235,7 +245,7 @@ def _and(failure: Failure) -> str:
     return f"; {failure.hint}" if failure.hint else ""
 
 
-def _refuse_nothing(root: Values, findings: Findings) -> set[Loc]:
+def refuse_nothing(root: Values, findings: Findings) -> set[Loc]:
     """Refuse every key without a value, and return them.
 
     A key without a value looks like a section and is none: its lines may have been commented out.
@@ -282,7 +292,7 @@ def _names(tree: Values, section: str) -> tuple[str, ...]:
     return tuple(values) if isinstance(values, dict) else ()
 
 
-def _in_order(problems: list[Problem]) -> list[Problem]:
+def in_order(problems: list[Problem]) -> list[Problem]:
     """Sort by file and line, each once; files in the order in which they were first complained about."""
     files = list(dict.fromkeys(problem.file for problem in problems))
     return sorted(dict.fromkeys(problems), key=lambda problem: (files.index(problem.file), problem.line))

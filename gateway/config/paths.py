@@ -14,6 +14,7 @@ _PATHS: Final[tuple[Loc, ...]] = (
     ("listen", "tls", "client_ca"),
     ("servers", "*", "cwd"),
     ("servers", "*", "tls", "ca"),
+    ("servers", "*", "auth", "ca"),
     ("servers", "*", "pin", "files", "*"),
     ("servers", "*", "openapi"),
     ("auth", "jwt", "ca"),

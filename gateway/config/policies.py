@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
 from gateway.config.types import Duration, Model, RateText, Whole
 
+RepeatAction = Literal["flag", "approve", "refuse"]
 PayloadMode = Literal["none", "shape", "shape+hmac", "conditions", "redacted", "full"]
 
 
@@ -39,17 +40,26 @@ Rule: TypeAlias = Annotated[
 ]
 
 
+_LONGEST_APPROVAL = 7 * 86400.0
+
+
 class Approval(Model):
     """Calls that wait for a person."""
 
     tools: str
     """Selector of the tools."""
-    by: list[str]
-    """Admin users who may say yes."""
+    by: list[str] | None = Field(default=None, min_length=1)
+    """Admin users who may say yes; default: every one with the role `approve`."""
     hold: Duration = 45.0
-    """How long the call itself waits before it is answered with `approval_required`."""
+    """How long the call itself waits before it is answered with `approval_required`; at most `timeouts.asks`."""
     timeout: Duration = 600.0
-    """How long the pending approval lives."""
+    """How long the pending approval lives, and how long a no is remembered."""
+
+    @model_validator(mode="after")
+    def _some_time(self) -> Approval:
+        if not 0 < self.timeout <= _LONGEST_APPROVAL or self.hold > self.timeout:
+            raise ValueError("timeout must be between 0s and 7d, and hold not longer than timeout")
+        return self
 
 
 class Limit(Model):
@@ -79,18 +89,26 @@ class Duplicates(Model):
     """The same call again within a short time."""
 
     window: Duration = 30.0
-    """How long a call is remembered."""
-    action: Literal["flag", "approve", "refuse"] = "flag"
-    """What happens to the second one."""
+    """How long a call is remembered after its end."""
+    action: RepeatAction = "flag"
+    """What happens to the second one: noted in its record, held until a person says yes, or refused."""
 
 
 class PolicyAudit(Model):
     """What the audit log keeps of payloads."""
 
     payload: PayloadMode | None = None
-    """As `audit.payload`, for the calls this policy is about; the least revealing one wins."""
+    """Instead of `audit.payload`, for the calls this policy is about; the least revealing of all policies wins."""
     redact: list[str] = []
-    """JSON pointers into the arguments that are never kept."""
+    """JSON pointers into the arguments, `*` for any item, whose values are never kept."""
+
+    @field_validator("redact")
+    @classmethod
+    def _pointers(cls, value: list[str]) -> list[str]:
+        for pointer in value:
+            if not pointer.startswith("/"):
+                raise ValueError(f'"{pointer}" is no JSON pointer (it begins with /)')
+        return value
 
 
 class Policy(Model):

@@ -10,7 +10,7 @@ import re
 from typing import Final
 
 from gateway.config.access_rules import ANONYMOUS
-from gateway.config.places import Loc, find, shown
+from gateway.config.places import Loc, Tree, find, shown
 from gateway.config.shape import nearest
 from gateway.config.subject import Findings, Subject
 
@@ -30,29 +30,35 @@ _PREFIX = re.compile(r"([A-Za-z]+:)(.*)", re.DOTALL)
 
 def judge_policies(subject: Subject, findings: Findings) -> None:
     """Check every policy, also those that are broken elsewhere, and all against each other."""
-    names: dict[str, Loc] = {}
-    for loc, name in _texts(subject, ("name",)):
-        first = names.setdefault(name, loc)
-        if first is not loc:
-            where = findings.places.problem(first, "")
-            text = f"another policy has the name '{shown(name)}'"
-            findings.problem(loc, text, f"the first is at {where.file}:{where.line}")
-    for loc, client in _texts(subject, ("clients", "*")):
+    judge_names(subject.tree, findings)
+    for loc, client in _texts(subject.tree, ("clients", "*")):
         _client(subject, client, loc, findings)
     for pattern in SELECTORS:
-        for loc, selector in _texts(subject, pattern):
-            _selector(subject, selector, loc, findings)
+        for loc, selector in _texts(subject.tree, pattern):
+            judge_selector(subject, selector, loc, findings)
     for loc, policy in find(subject.tree, ("policies", "*")):
         if isinstance(policy, dict) and not any(policy.get(key) for key in _RULES):
             findings.note(loc, "the policy has no rule and changes nothing")
 
 
-def _texts(subject: Subject, pattern: Loc) -> list[tuple[Loc, str]]:
-    found = find(subject.tree, ("policies", "*", *pattern))
+def judge_names(tree: Tree, findings: Findings) -> None:
+    """Check that no two policies have one name."""
+    names: dict[str, Loc] = {}
+    for loc, name in _texts(tree, ("name",)):
+        first = names.setdefault(name, loc)
+        if first is not loc:
+            where = findings.places.problem(first, "")
+            text = f"another policy has the name '{shown(name)}'"
+            findings.problem(loc, text, f"the first is at {where.file}:{where.line}")
+
+
+def _texts(tree: Tree, pattern: Loc) -> list[tuple[Loc, str]]:
+    found = find(tree, ("policies", "*", *pattern))
     return [(loc, value) for loc, value in found if isinstance(value, str)]
 
 
-def _selector(subject: Subject, selector: str, loc: Loc, findings: Findings) -> None:
+def judge_selector(subject: Subject, selector: str, loc: Loc, findings: Findings) -> None:
+    """Check that a text is a selector, of a server that there is."""
     text = next((selector.removeprefix(kind) for kind in _KINDS if selector.startswith(kind)), selector)
     server, slash, name = text.partition("/")
     if not slash or not server or not name:

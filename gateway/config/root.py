@@ -11,7 +11,8 @@ from pydantic import Field, SecretStr
 from gateway.config.access import Auth, Client, Limits
 from gateway.config.policies import PayloadMode, Policy
 from gateway.config.servers import Server
-from gateway.config.types import Duration, Host, Model, Network, Origin, PublicUrl, Sha256, Size, Whole
+from gateway.config.sinks import Sink
+from gateway.config.types import Duration, Host, Model, Network, Origin, PublicUrl, ServerUrl, Sha256, Size, Whole
 from gateway.errors import Problem
 
 
@@ -123,8 +124,8 @@ class Audit(Model):
     """What is kept of arguments and results."""
     retention: Duration = 400 * 86400.0
     """How long segments are kept."""
-    sinks: list[str] = []
-    """Where records also go."""
+    sinks: list[Sink] = []
+    """Where records also go: `stdout`, `otlp`, `otlp+https://…`, `postgres://…`, or the https address of a webhook."""
 
 
 class RateAlert(Model):
@@ -144,11 +145,11 @@ class Alerts(Model):
     rate: RateAlert = RateAlert()
     """Unusually many calls."""
     hours: str = ""
-    """Calls outside these hours."""
+    """Calls outside these hours, such as `Mon-Fri 07:00-20:00 Europe/Berlin`; default: none is."""
     sensitive: list[str] = []
-    """Selectors whose every call is told."""
-    to: list[str] = []
-    """Where alerts go besides the audit log and the metrics."""
+    """Selectors whose every call is told, refused ones too."""
+    to: list[ServerUrl] = []
+    """Webhooks that get each alert, besides the audit log and the metrics: https, or http on this machine."""
 
 
 class Telemetry(Model):

@@ -42,6 +42,7 @@ def judge_servers(subject: Subject, findings: Findings) -> None:
         _process(server, loc, findings)
         _headers(server, loc, findings)
         _address(server, loc, findings)
+        _auth(subject, server, loc, findings)
 
 
 def _names(subject: Subject, findings: Findings) -> None:
@@ -128,6 +129,29 @@ def _headers(server: Server, loc: Loc, findings: Findings) -> None:
         seen.setdefault(low, name)
         if not _sendable(value):
             findings.problem(place, "has a value that cannot be sent: control or non-Latin characters")
+
+
+def _auth(subject: Subject, server: Server, loc: Loc, findings: Findings) -> None:
+    """A token and a configured credential would be sent in the same header; a token of one caller serves no other."""
+    auth, listen = server.auth, subject.config.listen
+    if auth.way is None:
+        return
+    has_header = any(name.casefold() == "authorization" for name in server.headers)
+    has_user = server.url is not None and "@" in split_http_url(server.url.get_secret_value()).netloc
+    if has_header or has_user:
+        findings.problem((*loc, "auth"), "and another credential in Authorization", "remove one of them")
+    if auth.is_per_principal and server.isolation == "shared":
+        hint = "remove isolation: each principal has its own connection then"
+        findings.problem((*loc, "isolation"), "is shared, but the credentials are per principal", hint)
+    if auth.token_exchange is not None and subject.config.auth.jwt is None:
+        findings.problem((*loc, "auth", "token_exchange"), "exchanges tokens of callers, which auth.jwt accepts")
+    address = split_http_url(server.url.get_secret_value()) if server.url is not None else None
+    if address is not None and address.scheme == "http" and not is_loopback(address.hostname or ""):
+        findings.note((*loc, "url"), "tokens for this server travel unencrypted")
+    code = auth.authorization_code
+    if code is not None and not code.redirect_uri and not listen.public_url and not is_loopback(listen.host):
+        hint = "set listen.public_url, or redirect_uri"
+        findings.problem((*loc, "auth", "authorization_code"), "has nowhere for browsers to come back to", hint)
 
 
 def _sendable(value: SecretStr) -> bool:

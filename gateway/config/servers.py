@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
+from gateway.config.server_auth import ServerAuth
 from gateway.config.types import Duration, Model, Network, ServerUrl, Sha256, Size, Whole
 
 
@@ -62,18 +64,38 @@ class ToolChoice(Model):
     """Own name to the name to expose instead; policies keep using the own name."""
 
 
+class PinProbe(Model):
+    """A tool call whose answer proves which data is behind a server; asked on every connect."""
+
+    tool: str = Field(min_length=1)
+    """The server's own name of the tool."""
+    arguments: dict[str, object] = {}
+    """What it is called with."""
+    expect: dict[str, object] = Field(min_length=1)
+    """JSON pointers into the result, and the values that must be there, e.g. `/structuredContent/dataset`."""
+
+    @field_validator("expect")
+    @classmethod
+    def _pointers(cls, value: dict[str, object]) -> dict[str, object]:
+        for pointer in value:
+            if not re.fullmatch(r"(/([^/~]|~[01])*)+", pointer):
+                raise ValueError(f"{pointer[:80]!r} is not a JSON pointer, such as /structuredContent/dataset")
+        return value
+
+
 class PinSettings(Model):
     """How the identity of a server and its definitions is held."""
 
     mode: Literal["off", "warn", "tofu", "strict"] | None = None
-    """`off`, `warn` (report), `tofu` (hold what was seen first) or `strict` (only what the pin file holds)."""
+    """`off`, `warn` (report), `tofu` (hold what was seen first) or `strict` (only what the pin file holds).
+    Default: `warn` while nothing but servers is configured, else `tofu`."""
     new_tools: Literal["quarantine", "allow"] = "quarantine"
-    """What becomes of a definition that was not there before."""
+    """What becomes of a definition that was not there before: held back until approved, or exposed."""
     files: list[str] = []
     """Files whose content belongs to the identity; relative to the config file."""
     rotating: list[str] = []
     """Headers and variables whose value may change."""
-    probe: dict[str, object] | None = None
+    probe: PinProbe | None = None
     """A tool call, asked on every connect, whose answer proves which data is behind."""
 
 
@@ -87,7 +109,15 @@ class ResultFilters(Model):
     markers: Literal["off", "flag", "strip", "block"] = "off"
     """Text that poses as instructions to a model."""
     fields: list[str] = []
-    """JSON pointers to leave out of structured results."""
+    """JSON pointers to leave out of structured results and of texts that repeat them; `*` is every item."""
+
+    @field_validator("fields")
+    @classmethod
+    def _pointers(cls, value: list[str]) -> list[str]:
+        for pointer in value:
+            if not pointer.startswith("/"):
+                raise ValueError(f'"{pointer}" is no JSON pointer (it begins with /)')
+        return value
 
 
 class Server(Model):
@@ -95,7 +125,7 @@ class Server(Model):
 
     command: str | None = None
     """Executable of a stdio server; never a shell line."""
-    args: list[str] = []
+    args: list[str] = Field(default=[], repr=False)
     """Arguments, each passed as it is."""
     env: dict[str, SecretStr] = {}
     """Given to the process besides PATH HOME LANG LC_ALL TZ TMPDIR USER LOGNAME SHELL TERM."""
@@ -114,8 +144,8 @@ class Server(Model):
     """`http` is Streamable HTTP, `sse` the transport of 2024-11-05; `auto` tries them in this order."""
     headers: dict[str, SecretStr] = {}
     """Sent with every request."""
-    auth: dict[str, object] = {}
-    """How the gateway gets a token for this server."""
+    auth: ServerAuth = ServerAuth()
+    """How the gateway gets a token for this server: at most one of the three ways."""
     allow_networks: list[Network] = []
     """Private ranges in which addresses learned from this server may lie."""
     redirects: Literal["same-origin", "none"] = "same-origin"

@@ -42,17 +42,17 @@ def _step(annotation: object, part: str | int) -> list[object]:
     return found
 
 
-def annotations_at(loc: Loc) -> list[object]:
+def annotations_at(loc: Loc, root: type[BaseModel] = Config) -> list[object]:
     """Return what may stand at a place of the config; nothing where the models know no such place."""
-    current: list[object] = [Config]
+    current: list[object] = [root]
     for part in loc:
         current = [found for annotation in current for found in _step(annotation, part)]
     return [member for annotation in current for member in members(annotation)]
 
 
-def keys_at(loc: Loc) -> list[str]:
+def keys_at(loc: Loc, root: type[BaseModel] = Config) -> list[str]:
     """Return the keys that a mapping at this place may have; nothing where any are allowed."""
-    models = [item for item in annotations_at(loc) if isinstance(item, type) and issubclass(item, BaseModel)]
+    models = [item for item in annotations_at(loc, root) if isinstance(item, type) and issubclass(item, BaseModel)]
     return [key for model in models for key in fields_of(model)]
 
 

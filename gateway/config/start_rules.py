@@ -22,7 +22,8 @@ def _endpoint(loaded: LoadedConfig) -> list[Problem]:
     problems = []
     if loaded.anonymous:
         text = "an address other than loopback needs authentication: anybody who reaches it could call everything"
-        problems.append(_problem(loaded, "listen.host", text, "configure clients, or bind 127.0.0.1"))
+        hint = "configure clients, auth.jwt or listen.tls.client_ca, or bind 127.0.0.1"
+        problems.append(_problem(loaded, "listen.host", text, hint))
     if listen.tls is None and not listen.behind_tls_proxy:
         text = "an address other than loopback needs TLS: keys would travel readable"
         hint = "set listen.tls, or listen.behind_tls_proxy: true when a proxy in front does it"

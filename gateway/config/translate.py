@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Literal, get_args, get_origin
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from gateway.config.places import Loc, Places, Tree, at, shown
+from gateway.config.root import Config
 from gateway.config.shape import annotations_at, keys_at, nearest
 from gateway.errors import Problem
 
@@ -41,6 +42,7 @@ _TYPES: Final = {
     "missing": "is missing",
     "too_short": "must not be empty",
     "rule_form": "must be a selector such as server/name, or a mapping with tools",
+    "who_form": "must be a name as in clients of policies, or a mapping with id and groups",
 }
 
 _BOUNDS: Final = {
@@ -52,9 +54,12 @@ _BOUNDS: Final = {
 
 
 class Translation:
-    """Turns the errors of one validation into problems."""
+    """Turns the errors of one validation, of ``root``, into problems."""
 
-    def __init__(self, tree: Tree, places: Places, literal: Callable[[Loc], bool]) -> None:
+    def __init__(
+        self, tree: Tree, places: Places, literal: Callable[[Loc], bool], root: type[BaseModel] = Config
+    ) -> None:
+        self._root = root
         self._tree = tree
         self._places = places
         self._literal = literal
@@ -73,7 +78,9 @@ class Translation:
         loc: Loc = ()
         for part in details["loc"]:
             value = at(self._tree, loc)
-            known = isinstance(part, str) and isinstance(value, dict) and (part in value or part in keys_at(loc))
+            known = False
+            if isinstance(part, str) and isinstance(value, dict):
+                known = part in value or part in keys_at(loc, self._root)
             if known or (isinstance(part, int) and isinstance(value, list)):
                 loc = (*loc, part)
         return loc
@@ -97,12 +104,12 @@ class Translation:
         return _TYPES.get(kind, "is not valid here"), self._hint(kind, loc)
 
     def _known(self, loc: Loc) -> str:
-        known = keys_at(loc[:-1])
+        known = keys_at(loc[:-1], self._root)
         close = nearest(str(loc[-1]), known)
         return close or ("known keys: " + ", ".join(known) if len(known) <= 12 else "see docs/config.md")
 
     def _choice(self, loc: Loc) -> tuple[str, str]:
-        choices = [str(choice) for choice in literals_at(loc)]
+        choices = [str(choice) for choice in literals_at(loc, self._root)]
         value = at(self._tree, loc)
         close = nearest(shown(str(value)), choices) if self._literal(loc) else ""
         return "must be one of " + ", ".join(choices), close
@@ -118,6 +125,6 @@ class Translation:
         return ""
 
 
-def literals_at(loc: Loc) -> list[object]:
+def literals_at(loc: Loc, root: type[BaseModel] = Config) -> list[object]:
     """Return the words that may stand at a place."""
-    return [choice for item in annotations_at(loc) if get_origin(item) is Literal for choice in get_args(item)]
+    return [choice for item in annotations_at(loc, root) if get_origin(item) is Literal for choice in get_args(item)]

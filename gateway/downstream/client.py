@@ -20,16 +20,23 @@ from yarl import URL
 from gateway import __version__
 from gateway.config.servers import Server
 from gateway.downstream import tls
-from gateway.downstream.network import Dialing, Refused, factory
+from gateway.downstream.authorizer import Anonymous, Authorizer, Refusal
+from gateway.downstream.inspection import WrongKey
+from gateway.downstream.lent import Lent
 from gateway.downstream.transport import Departure
 from gateway.errors import DownstreamError, Reason
+from gateway.network import Dialing, Refused, factory
 
 CONNECT_TIMEOUT: Final = 5.0
 """Seconds for name resolution, TCP and TLS together."""
+MAX_REFUSALS: Final = 2
+"""Times a request is sent again with a better credential: for a token that has ended, and for one that lacks scopes."""
 KEEP_ALIVE: Final = 4.0
 """Seconds an idle connection is kept; common servers close theirs after 5, and a race would lose a call."""
 
+_REFUSED: Final = frozenset({401, 403})
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
+_SEE_OTHER: Final = 303
 _SAME_METHOD: Final = frozenset({307, 308})
 _FORBIDDEN = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
@@ -37,7 +44,12 @@ _FORBIDDEN = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 class HttpClient:
     """Connections to one server. Made inside a running loop; ``aclose`` ends it."""
 
-    def __init__(self, server: Server, on_blocked: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        server: Server,
+        on_blocked: Callable[[], None] = lambda: None,
+        authorizer: Authorizer | None = None,
+    ) -> None:
         """Prepare everything; dials nothing. ``on_blocked`` hears of each dial that the rules forbid.
 
         Raises:
@@ -46,9 +58,13 @@ class HttpClient:
         url = _url(server)
         self.key_digest = ""
         """Hex SHA-256 of the TLS key of the last new connection; empty before, and without TLS."""
+        self._authorizer = authorizer or Anonymous()
         self._follow = server.redirects == "same-origin"
         self._url = self._posts = url.with_user(None).with_fragment(None)
         self._headers = _headers(server, url)
+        self._given = self.lent = Lent.of(server)
+        """What the server was given, the token that was last sent along included."""
+        self._last: Mapping[str, str] = {}
         if url.scheme == "http" and server.tls.spki_sha256:
             raise _unusable("tls.spki_sha256 needs an https url")
         self._session = aiohttp.ClientSession(
@@ -74,17 +90,44 @@ class HttpClient:
     ) -> aiohttp.ClientResponse:
         """Send one request and return the answer once its head is there; the caller closes it.
 
+        A server that refuses the credential has run nothing: with a better one the request is sent again.
+
         Raises:
-            DownstreamError: no answer, or a redirect that is not followed.
+            DownstreamError: no answer, a redirect that is not followed, or no credential to be had.
         """
-        sent = self._headers.copy()
-        sent.update(headers)
-        _check(sent)
+        for refusals in range(MAX_REFUSALS + 1):
+            lent = await self._authorizer.headers()
+            sent = self._headers.copy()
+            sent.update(headers)
+            sent.update(lent)
+            _check(sent)
+            if lent != self._last:
+                self._last = lent
+                self.lent = self._given.also(*lent.values(), *(text.rpartition(" ")[2] for text in lent.values()))
+            response = await self._sent(method, sent, body, departure)
+            if response.status not in _REFUSED or refusals == MAX_REFUSALS:
+                return response
+            challenges = tuple(response.headers.getall("WWW-Authenticate", ()))
+            try:
+                again = await self._authorizer.refused(Refusal(response.status, lent, challenges))
+            except BaseException:
+                # Cancelled, too: nobody reads this answer any more.
+                response.close()
+                raise
+            if not again:
+                return response
+            response.close()
+        raise AssertionError("the last refusal is returned")
+
+    async def _sent(
+        self, method: str, headers: Mapping[str, str], body: bytes | None, departure: Departure
+    ) -> aiohttp.ClientResponse:
+        """Send, and follow a redirect where that is allowed."""
         url = self._posts if method == "POST" else self._url
         for last in (False, True):
             try:
                 response = await self._session.request(
-                    method, url, data=body, headers=sent, allow_redirects=False, trace_request_ctx=departure
+                    method, url, data=body, headers=headers, allow_redirects=False, trace_request_ctx=departure
                 )
             except aiohttp.ClientError as error:
                 raise failure(error, departure.sent) from None
@@ -116,11 +159,12 @@ class HttpClient:
             target = url.join(URL(response.headers.get("Location", ""))).with_fragment(None)
             same = target.origin() == url.with_user(None).origin() and target.user is None
         except ValueError:
-            raise _refused(f"redirects ({status}) to nowhere that can be read") from None
+            raise _refused(f"redirects ({status}) to nowhere that can be read", status) from None
         if not same:
-            raise _refused(f"redirects ({status}) to another origin, which is not followed")
+            raise _refused(f"redirects ({status}) to another origin, which is not followed", status)
         if status not in _SAME_METHOD or not self._follow:
-            raise _refused(f"redirects ({status}), which is not followed; probably a missing or extra trailing slash")
+            hint = "probably a missing or extra trailing slash"
+            raise _refused(f"redirects ({status}), which is not followed; {hint}", status)
         if last:
             raise _refused(f"redirects ({status}) more than once")
         return target
@@ -171,6 +215,8 @@ def _departures() -> aiohttp.TraceConfig:
 def failure(error: aiohttp.ClientError, sent: bool) -> DownstreamError:
     """Say what an error of the client library means, without anything of the request in the text."""
     match error:
+        case aiohttp.ClientConnectorCertificateError(certificate_error=tls.NotPinned() as other):
+            return WrongKey(f"the server cannot be reached: {other.strerror}", other.digest)
         case aiohttp.ClientConnectorCertificateError() | aiohttp.ClientSSLError():
             return _unusable(f"TLS failed: {_tls_reason(error)}")
         case aiohttp.ConnectionTimeoutError():
@@ -192,12 +238,13 @@ def failure(error: aiohttp.ClientError, sent: bool) -> DownstreamError:
 def _tls_reason(error: aiohttp.ClientError) -> str:
     inner = getattr(error, "certificate_error", None) or getattr(error, "os_error", None)
     if isinstance(inner, ssl.SSLCertVerificationError):
-        return inner.verify_message if getattr(inner, "verify_message", "") else "the key is not among tls.spki_sha256"
+        return inner.verify_message
     return (getattr(inner, "reason", None) or "handshake failed").replace("_", " ").lower()
 
 
-def _refused(what: str) -> DownstreamError:
-    return DownstreamError(Reason.PROTOCOL_ERROR, f"the server {what}")
+def _refused(what: str, status: int = 0) -> DownstreamError:
+    # RFC 9110 §15.4.4: what is answered with 303 has been dealt with, and its outcome is elsewhere.
+    return DownstreamError(Reason.PROTOCOL_ERROR, f"the server {what}", may_have_run=status == _SEE_OTHER)
 
 
 def _unusable(what: str) -> DownstreamError:

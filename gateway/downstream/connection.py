@@ -1,26 +1,21 @@
 """One live transport and the dialect spoken over it, from the first byte to the last.
 
-Finds the era, keeps the state and the count of calls in flight; knows no other connection and no principal.
+Keeps the state and the count of calls in flight; knows no other connection and no principal.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from gateway.config.servers import Server
-from gateway.downstream.dialect import Dialect, Events, Hello, Page, Peer, VersionRefused
+from gateway.downstream.approach import Approach
+from gateway.downstream.dialect import Dialect, Hello, Page, VersionRefused
 from gateway.downstream.fingerprint import SHORT
-from gateway.downstream.handshake import HandshakeRefused, NoEndpoint, handshake
-from gateway.downstream.legacy import Legacy
-from gateway.downstream.modern import Modern
-from gateway.downstream.parking import Asking
-from gateway.downstream.probe import Finding, probe
-from gateway.downstream.transport import Answer, Later, Transport
+from gateway.downstream.inspection import Meeting, Offer, WrongKey
+from gateway.downstream.setup import Setup
+from gateway.downstream.wire import Wire
 from gateway.errors import DownstreamError, Reason
 from gateway.model.call import Call
 from gateway.model.catalog import Kind
@@ -28,16 +23,9 @@ from gateway.model.exchange import Exchange, InstanceFacts
 from gateway.model.outcome import Complete, Failure, Outcome, Started
 from gateway.protocol import codes, methods, rawjson
 from gateway.protocol.jsonrpc import ErrorObject
-from gateway.protocol.rawjson import Members
 from gateway.protocol.versions import Era
 from gateway.tasks import TaskSet
 from gateway.telemetry.logs import get_logger, on_crash
-
-MakeTransport = Callable[[str, Server], Transport]
-"""Makes a transport that is not open yet, from a server's name and config."""
-
-OLDER_TIMEOUT: Final = 10.0
-"""Seconds for a server that takes no POST to show the transport of 2024-11-05; it does so at once, or it has none."""
 
 _log = get_logger("downstream")
 _NO_VALUES: Final = rawjson.raw({"values": []})
@@ -62,58 +50,12 @@ _NEXT: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Setup:
-    """What a connection is made from. ``era`` is what the server spoke last time; ``fingerprint`` the config's."""
-
-    name: str
-    server: Server
-    make: MakeTransport
-    fingerprint: str = ""
-    era: Era | None = None
-    events: Events = field(default_factory=Events)
-    listens: bool = False
-    """Whether this connection hears of changes: the catalog's does, others have no use for them."""
-    asking: Asking = field(default_factory=Asking)
-
-
-class Wire:
-    """One open transport, and who hears what it says; a probe may use up one before the connection has its own."""
-
-    def __init__(self, transport: Transport, events: Events, on_closed: Callable[[Wire, str], None]) -> None:
-        self.transport = transport
-        self.dialect: Dialect | None = None
-        self.over = False
-        self._events = events
-        self._on_closed = on_closed
-
-    def notification(self, method: str, params: Members) -> None:
-        """Hand a notification to the dialect; before there is one nothing can be meant for us."""
-        if self.dialect is not None:
-            self.dialect.notification(method, params)
-
-    def ask(self, method: str, params: Members) -> Answer | Later:
-        """Let the dialect answer; before the handshake a ping is all that a server may send."""
-        if self.dialect is not None:
-            return self.dialect.ask(method, params)
-        return {} if method == methods.PING else ErrorObject(codes.METHOD_NOT_FOUND, "Method not found")
-
-    def violation(self, kind: str, detail: str) -> None:
-        """Count it."""
-        self._events.violation(kind)
-
-    def closed(self, reason: str) -> None:
-        """Note the end."""
-        self.over = True
-        self._on_closed(self, reason)
-
-
 class Connection:
     """One conversation with a server; used up when it is over."""
 
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
-        self._wire: Wire | None = None
+        self._approach = Approach(setup, self._ended, self.changed)
         self._dialect: Dialect | None = None
         self._tasks = TaskSet(on_crash(_log))
         self._closing: asyncio.Lock = asyncio.Lock()
@@ -123,6 +65,8 @@ class Connection:
         self.opened_at = 0.0
         self.in_flight = 0
         self.over = asyncio.Event()
+        self.offer: Offer | None = None
+        """What this connection offers, where that is looked at: not on the one that the catalog comes from."""
 
     @property
     def is_up(self) -> bool:
@@ -143,6 +87,10 @@ class Connection:
         """A short name of what is reached, "" before it is."""
         return self._wire.transport.instance if self._wire is not None else ""
 
+    @property
+    def _wire(self) -> Wire | None:
+        return self._approach.wire
+
     def _move(self, state: State) -> None:
         if state not in _NEXT[self.state]:
             raise RuntimeError(f"connection moved from {self.state} to {state}")
@@ -159,7 +107,8 @@ class Connection:
         seconds = self._setup.server.timeouts.start
         try:
             async with asyncio.timeout(seconds) as timer:
-                dialect = await self._meet()
+                dialect = await self._approach.meet()
+                await self._inspect(dialect)
         except TimeoutError:
             await self.aclose()
             if not timer.expired():
@@ -168,6 +117,7 @@ class Connection:
             raise DownstreamError(Reason.UNAVAILABLE, text) from None
         except DownstreamError as error:
             await self.aclose()
+            self._report(error)
             raise named(self._setup.name, error) from None
         except asyncio.CancelledError:
             await self.aclose()
@@ -175,7 +125,6 @@ class Connection:
         if self._wire is None or self._wire.over:
             await self.aclose()
             raise DownstreamError(Reason.UNAVAILABLE, f'server "{self._setup.name}" ended right after its start')
-        self._dialect = dialect
         self.opened_at = time.monotonic()
         self._move(State.UP)
         # A server of the legacy era may ask on the stream that belongs to no call.
@@ -183,97 +132,38 @@ class Connection:
             self._tasks.start(self._listen(dialect), f"listen {self._setup.name}")
         return dialect.hello
 
+    async def _inspect(self, dialect: Dialect) -> None:
+        """Have it looked at who answers, before anybody may call it."""
+        setup, wire = self._setup, self._wire
+        self._dialect = dialect
+        meeting = Meeting(
+            setup.name, setup.server, setup.whose, dialect.hello, self.key_digest, dialect.page, dialect.call
+        )
+        self.offer = await setup.inspector.met(meeting)
+        if wire is not None and wire.over:
+            raise DownstreamError(Reason.UNAVAILABLE, "it ended while it was looked at")
+
+    @property
+    def key_digest(self) -> str:
+        """Hex SHA-256 of the server's TLS key as last seen; "" without TLS."""
+        return self._wire.transport.key_digest if self._wire is not None else ""
+
+    def changed(self, kinds: frozenset[Kind]) -> None:
+        """Take the server's word that its lists have changed."""
+        if self.offer is not None:
+            self.offer.changed()
+        self._setup.events.changed(kinds)
+
+    def _report(self, error: DownstreamError) -> None:
+        """Tell of a key that is not the configured one; it may show up on any request."""
+        if isinstance(error, WrongKey):
+            self._setup.inspector.wrong_key(self._setup.name, self._setup.whose, error.found)
+
     async def _listen(self, dialect: Dialect) -> None:
         try:
             await dialect.listen()
         except DownstreamError as error:
             _log.info("listen_ended", server=self._setup.name, reason=error.message)
-
-    async def _meet(self) -> Dialect:
-        """Find the era as configured, remembered or probed, in this order."""
-        configured = self._setup.server.protocol if self._setup.server.transport != "sse" else "legacy"
-        if configured == "legacy" or (configured == "auto" and self._setup.era is Era.LEGACY):
-            wire = await self._open_wire()
-            try:
-                return await self._greet(wire)
-            except HandshakeRefused:
-                if configured == "legacy":
-                    raise
-                _log.info("era_doubted", server=self._setup.name)
-        return await self._probe(must_be_modern=configured == "modern")
-
-    async def _probe(self, *, must_be_modern: bool) -> Dialect:
-        timeouts = self._setup.server.timeouts
-        wire = await self._live_wire()
-        known = must_be_modern or self._setup.era is not None or wire.transport.kind == "http"
-        finding = await probe(self._peer(wire), timeouts.start if known else timeouts.probe)
-        if finding.era is Era.MODERN:
-            return self._modern(wire, finding)
-        if must_be_modern:
-            raise DownstreamError(Reason.PROTOCOL_ERROR, f'server "{self._setup.name}" does not speak the modern era')
-        # A server that gave up over the probe is started once more, and not probed again.
-        wire = await self._live_wire()
-        try:
-            return await self._greet(wire)
-        except HandshakeRefused:
-            if finding.certain:
-                raise
-        # It was silent but not legacy: a modern server that is slow to start is asked again, without haste.
-        wire = await self._live_wire()
-        finding = await probe(self._peer(wire), timeouts.start)
-        if finding.era is Era.MODERN:
-            return self._modern(wire, finding)
-        raise DownstreamError(Reason.PROTOCOL_ERROR, f'server "{self._setup.name}" speaks neither era of MCP')
-
-    def _peer(self, wire: Wire) -> Peer:
-        server = self._setup.server
-        return Peer(self._setup.name, wire.transport, server.timeouts, tuple(server.asks), self._setup.events)
-
-    def _modern(self, wire: Wire, finding: Finding) -> Dialect:
-        assert finding.hello is not None
-        wire.dialect = Modern(self._peer(wire), finding.hello)
-        return wire.dialect
-
-    async def _greet(self, wire: Wire) -> Dialect:
-        asking, seconds = self._setup.asking, self._setup.server.timeouts.start
-        try:
-            session = await handshake(self._peer(wire), seconds, asking.capabilities)
-        except NoEndpoint as refused:
-            wire = await self._older(wire, refused)
-            session = await handshake(self._peer(wire), seconds, asking.capabilities)
-        wire.dialect = Legacy(self._peer(wire), session, asking)
-        return wire.dialect
-
-    async def _older(self, wire: Wire, refused: NoEndpoint) -> Wire:
-        """Reach a server over the transport of 2024-11-05 (2025-11-25 basic/transports §Backwards Compatibility)."""
-        server = self._setup.server
-        if wire.transport.kind != "http" or server.transport != "auto":
-            raise refused
-        await wire.transport.aclose()
-        wire.over = True
-        try:
-            async with asyncio.timeout(OLDER_TIMEOUT):
-                return await self._open_wire(server.model_copy(update={"transport": "sse"}))
-        except (DownstreamError, TimeoutError):
-            if self._wire is not None:
-                self._wire.over = True
-            raise refused from None
-
-    async def _live_wire(self) -> Wire:
-        """Return the wire in hand, or a new one where it is over."""
-        if self._wire is not None and not self._wire.over:
-            return self._wire
-        if self._wire is not None:
-            await self._wire.transport.aclose()
-        return await self._open_wire()
-
-    async def _open_wire(self, server: Server | None = None) -> Wire:
-        made = self._setup.make(self._setup.name, server or self._setup.server)
-        wire = Wire(made, self._setup.events, self._ended)
-        # Known before it is open, so that a cancelled start leaves nothing behind either.
-        self._wire = wire
-        await wire.transport.open(wire)
-        return wire
 
     def _ended(self, wire: Wire, reason: str) -> None:
         """Take the end of a transport; while the era is being sought it is no more than an answer."""
@@ -319,7 +209,7 @@ class Connection:
             self._hear_tasks(dialect)
         if isinstance(outcome, Failure) and outcome.error is not None and _lacks_completion(call, outcome.error):
             return Complete({"resultType": rawjson.raw("complete"), "completion": _NO_VALUES})
-        return outcome
+        return outcome if self._wire is None else self._wire.transport.lent.without(outcome)
 
     def _hear_tasks(self, dialect: Dialect) -> None:
         """Listen where nobody did: a legacy server may tell of a task on any stream, and has no other call to do so."""
@@ -353,7 +243,8 @@ class Connection:
         await self._speaking().subscribe(uris, tasks)
 
     def _judged(self, error: DownstreamError) -> DownstreamError:
-        if isinstance(error, VersionRefused):
+        self._report(error)
+        if isinstance(error, (VersionRefused, WrongKey)):
             self.fail(error.message)
         return named(self._setup.name, error)
 

@@ -14,6 +14,8 @@ from enum import StrEnum
 from typing import Final
 
 from gateway.downstream import backoff
+from gateway.downstream.inspection import Quarantined
+from gateway.downstream.oauth.errors import ConsentNeeded, NoToken
 from gateway.errors import DownstreamError, Reason
 
 THRESHOLD: Final = 5
@@ -33,7 +35,16 @@ class State(StrEnum):
     UP = "up"
     DEGRADED = "degraded"
     OPEN = "open"
+    QUARANTINED = "quarantined"
     FAILED = "failed"
+    CONSENT = "waiting for consent"
+
+
+def state_after(error: DownstreamError) -> State:
+    """Return the state of a server that could not be reached."""
+    if isinstance(error, ConsentNeeded):
+        return State.CONSENT
+    return State.QUARANTINED if isinstance(error, Quarantined) else State.FAILED
 
 
 def shown(moment: datetime) -> str:
@@ -136,7 +147,8 @@ class Circuit:
         try:
             yield
         except DownstreamError as error:
-            if error.reason in _COUNTED and counts():
+            # A caller without a token says nothing about the server.
+            if error.reason in _COUNTED and not isinstance(error, NoToken) and counts():
                 self._failed(error.message)
             raise
         else:
@@ -206,3 +218,5 @@ class ServerStatus:
     last_error: str = ""
     next_retry: float | None = None
     restarts: int = 0
+    consent_url: str = ""
+    """Where an operator can give a consent that is needed, "" for none."""

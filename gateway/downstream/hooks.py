@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from gateway.downstream.connection import MakeTransport
 from gateway.downstream.eras import Eras
+from gateway.downstream.inspection import Inspector
 from gateway.downstream.meters import Meters, NoMeters
+from gateway.downstream.oauth.credentials import Desk
 from gateway.downstream.parking import Parking
+from gateway.downstream.setup import MakeTransport
 from gateway.model.call import Call
 from gateway.model.catalog import Kind
 from gateway.model.exchange import Exchange
@@ -61,3 +63,5 @@ class Environment:
     hooks: Hooks = field(default_factory=Hooks)
     meters: Meters = field(default_factory=NoMeters)
     parking: Parking = field(default_factory=Parking)
+    inspector: Inspector = field(default_factory=Inspector)
+    desk: Desk = field(default_factory=Desk)

@@ -28,7 +28,7 @@ _DECLARED: Final = "\n"
 
 def needs_era(server: Server, call: Call) -> bool:
     """Tell whether the answer depends on what the server speaks."""
-    by_era = server.isolation == "auto" and server.catalog == "shared"
+    by_era = server.isolation == "auto" and server.catalog == "shared" and not server.auth.is_per_principal
     return by_era or _may_ask(server) or bool(extensions(server, None, call))
 
 
@@ -73,8 +73,9 @@ def _parts(name: str, value: Value) -> Object:
 def key_of(server: Server, era: Era | None, call: Call) -> str | None:
     """Return the name of the connection that serves a call; None is the one that serves everybody.
 
-    ``auto`` shares modern servers, which are stateless by definition, unless their catalog is per principal. Where
-    something is declared, the connection is never everybody's: a question must not reach another principal (S96).
+    ``auto`` shares modern servers, which are stateless by definition, unless their catalog or their credentials are
+    per principal. Where something is declared, the connection is never everybody's: a question must not reach another
+    principal (S96).
     """
     whose, asks, said = _whose(server, era, call), declared(server, era, call), extensions(server, era, call)
     if not asks and not said:
@@ -116,5 +117,6 @@ def _whose(server: Server, era: Era | None, call: Call) -> str | None:
         case "session" | "principal":
             return PRINCIPAL + call.principal.id
         case "auto":
-            shared = era is Era.MODERN and server.catalog == "shared"
+            own = server.catalog == "principal" or server.auth.is_per_principal
+            shared = era is Era.MODERN and not own
             return None if shared else PRINCIPAL + call.principal.id

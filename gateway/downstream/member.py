@@ -11,27 +11,33 @@ from dataclasses import replace
 
 from gateway.config.servers import Server
 from gateway.downstream import isolation
-from gateway.downstream.connection import Connection, Setup, named
+from gateway.downstream.connection import Connection, named
 from gateway.downstream.dialect import ALL_KINDS, Events, Hello, Page, Unserved
 from gateway.downstream.gate import Gate
-from gateway.downstream.health import Facts, Restarts, ServerStatus, State, shown
+from gateway.downstream.health import Facts, Restarts, ServerStatus, State, shown, state_after
 from gateway.downstream.hooks import Environment
+from gateway.downstream.inspection import Quarantined
+from gateway.downstream.keeping import Keeping
 from gateway.downstream.modern import HEADERS_REFUSED
+from gateway.downstream.oauth.credentials import Credentials
+from gateway.downstream.oauth.errors import NoToken
 from gateway.downstream.parking import Asking, End
+from gateway.downstream.placement import Placement
 from gateway.downstream.questions import Roots
+from gateway.downstream.setup import Setup
 from gateway.downstream.slot import Slot
 from gateway.downstream.slots import Slots
-from gateway.downstream.tasks import AUGMENT
 from gateway.downstream.telling import Telling
 from gateway.downstream.turns import Held
 from gateway.downstream.wishes import Wanted
 from gateway.errors import DownstreamError, Reason
-from gateway.model.call import Call, TaskRef
+from gateway.model.call import Call
 from gateway.model.catalog import Kind
 from gateway.model.exchange import Exchange
 from gateway.model.news import TaskNews
-from gateway.model.outcome import Complete, Failure, Outcome, Started
-from gateway.protocol import capabilities, methods, tasks
+from gateway.model.outcome import Failure, Outcome
+from gateway.model.principal import Principal
+from gateway.protocol import capabilities, methods
 from gateway.protocol.rawjson import Members, Object
 from gateway.protocol.versions import Era
 from gateway.tasks import TaskSet
@@ -59,8 +65,14 @@ class Member:
         self._gate = Gate(name, server.concurrency, server.queue)
         self._starts = Restarts(name)
         self._facts = Facts()
+        self.credentials = Credentials(name, server, environment.desk, self._tasks, environment.meters)
         self._catalog = self._slot(None, isolation.listed_with(server), capabilities.GATEWAY_UI)
+        self.keeping = Keeping(self._catalog)
+        self.credentials.on_granted = self.keeping.retry
         self._slots = Slots(name, server, self._tasks)
+        self._placement = Placement(
+            server, self._catalog, self._slots, lambda: environment.eras.get(fingerprint), self._slot
+        )
         self.telling = Telling(
             name,
             Wanted() if wanted is None else wanted,
@@ -72,13 +84,13 @@ class Member:
         self._idle = asyncio.Event()
         self._idle.set()
 
-    def _slot(self, key: str | None, declares: Object, extensions: Object) -> Slot:
+    def _slot(self, key: str | None, declares: Object, extensions: Object, owner: Principal | None = None) -> Slot:
         roots = Roots()
 
         def make() -> Connection:
             parking, digest = self._environment.parking, self.fingerprint
             asking = Asking(declares, parking, roots, digest, slot.use, slot.turns, self._ended, extensions)
-            return self._connection(key is None, asking)
+            return self._connection(key, asking, owner)
 
         slot = Slot(key, make, self._starts, self._tasks, self)
         return slot
@@ -91,7 +103,7 @@ class Member:
             _log.warning("question_not_answered", server=self.name, call=call.id)
         self._environment.hooks.on_ended(call, exchange, outcome)
 
-    def _connection(self, is_catalog: bool, asking: Asking) -> Connection:
+    def _connection(self, key: str | None, asking: Asking, owner: Principal | None) -> Connection:
         hooks, meters = self._environment.hooks, self._environment.meters
 
         def tasked(task: str, state: Members) -> None:
@@ -101,27 +113,36 @@ class Member:
             hooks.on_elicited(self.name, identifier)
 
         events = Events(tasked=tasked, elicited=elicited, violation=lambda kind: meters.protocol_error(self.name, kind))
-        if is_catalog:
+        if key is None:
             events = replace(events, changed=lambda kinds: hooks.on_change(self.name, kinds), updated=self._updated)
         era = self._environment.eras.get(self.fingerprint)
-        make = self._environment.make
-        connection = Connection(Setup(self.name, self.server, make, self.fingerprint, era, events, is_catalog, asking))
+        connection = Connection(
+            Setup(
+                self.name,
+                self.server,
+                self._environment.make,
+                self.fingerprint,
+                era,
+                events,
+                key is None,
+                asking,
+                self._environment.inspector,
+                key or "",
+                self.credentials.of(owner),
+            )
+        )
         return connection
 
     def start(self) -> None:
         """Bring the catalog connection up in the background, and keep it up."""
         self._environment.meters.state(self.name, self._facts.state)
-        self._tasks.start(self._keep(), f"keep {self.name}")
+        self._tasks.start(self.keeping.run(), f"keep {self.name}")
 
-    async def _keep(self) -> None:
-        while True:
-            try:
-                connection = await self._catalog.get()
-            except DownstreamError:
-                await asyncio.sleep(self._catalog.wait())
-                continue
-            await connection.over.wait()
-            await asyncio.sleep(self._catalog.wait())
+    def sever(self, reason: str) -> None:
+        """Leave the server: no call uses a connection of it any more, and calls in flight fail."""
+        for slot in (self._catalog, *self._slots):
+            if slot.connection is not None:
+                slot.connection.fail(reason)
 
     # What the slots report.
 
@@ -146,12 +167,13 @@ class Member:
     def refused(self, slot: Slot, error: DownstreamError) -> None:
         """Take the bad news of a start."""
         self._facts.last_error = error.message
-        if self._environment.eras.get(self.fingerprint) is Era.MODERN:
+        says_nothing = isinstance(error, (Quarantined, NoToken))
+        if self._environment.eras.get(self.fingerprint) is Era.MODERN and not says_nothing:
             # Perhaps it is not that any more: the next start probes as if nothing were known.
             self._environment.eras.forget(self.fingerprint)
         self._count_restart("start_failed")
         if slot is self._catalog:
-            self._down(error.message)
+            self._down(error.message, state_after(error))
         _log.warning("server_not_reached", server=self.name, reason=error.message, retry=round(slot.wait(), 1))
 
     def ended(self, slot: Slot, reason: str) -> None:
@@ -162,8 +184,8 @@ class Member:
             self._down(reason)
         _log.warning("server_ended", server=self.name, reason=reason, shared=slot is self._catalog)
 
-    def _down(self, reason: str) -> None:
-        self._show(State.FAILED)
+    def _down(self, reason: str, state: State = State.FAILED) -> None:
+        self._show(state)
         self._environment.hooks.on_down(self.name, reason)
 
     def _count_restart(self, reason: str) -> None:
@@ -203,9 +225,13 @@ class Member:
         return outcome
 
     async def _resumed(self, call: Call, exchange: Exchange) -> Outcome:
-        """Go on with a parked call; others may wait for it, so it never waits for a place itself."""
+        """Go on with a parked call; others may wait for it, so it never waits for a place itself.
+
+        Answers are no less than a call: they too go only to what is, at this moment, what was approved.
+        """
         try:
-            return await self._environment.parking.resume(call, exchange)
+            refusal = await self._environment.inspector.cleared(call)
+            return refusal or await self._environment.parking.resume(call, exchange)
         except DownstreamError as error:
             raise named(self.name, error) from None
         finally:
@@ -215,7 +241,7 @@ class Member:
         loop = asyncio.get_running_loop()
         until = loop.time() + self.server.timeouts.call
         while True:
-            slot = await self._slot_for(call, until)
+            slot = await self._placement.slot_for(call, until)
             try:
                 return await self._tries(slot, call, exchange)
             except Held:
@@ -225,14 +251,30 @@ class Member:
 
     async def _tries(self, slot: Slot, call: Call, exchange: Exchange) -> Outcome:
         with slot.use():
-            connection = await slot.get()
             try:
-                return await self._attempt(slot, connection, call, exchange)
+                return await self._cleared_attempt(slot, call, exchange)
             except DownstreamError as error:
                 if not self._may_resend(call, error):
                     raise
                 _log.info("call_resent", server=self.name, method=call.method)
-            return await self._attempt(slot, await slot.get(), call, exchange)
+                first = error
+            try:
+                outcome = await self._cleared_attempt(slot, call, exchange)
+            except Held:
+                raise first from None
+            except DownstreamError as error:
+                # What the first one may have done stays done, whatever becomes of the second.
+                error.may_have_run |= first.may_have_run
+                raise
+            if isinstance(outcome, Failure) and first.may_have_run:
+                return replace(outcome, may_have_run=True)
+            return outcome
+
+    async def _cleared_attempt(self, slot: Slot, call: Call, exchange: Exchange) -> Outcome:
+        """Send a call only where what it calls is, at this moment, what was approved."""
+        connection = await slot.get()
+        refusal = await self._environment.inspector.cleared(call, connection.offer)
+        return refusal or await self._attempt(slot, connection, call, exchange)
 
     async def _attempt(self, slot: Slot, connection: Connection, call: Call, exchange: Exchange) -> Outcome:
         try:
@@ -247,7 +289,7 @@ class Member:
             raise
         self._facts.round_trip()
         self._show_calls(slot)
-        _mind_task(slot, call, outcome)
+        slot.mind_task(call, outcome)
         return outcome
 
     def _show_calls(self, slot: Slot) -> None:
@@ -265,51 +307,6 @@ class Member:
             return False
         idempotent = call.method == methods.TOOLS_CALL and call.target.name in self.server.idempotent
         return idempotent or not error.may_have_run
-
-    async def _slot_for(self, call: Call, until: float) -> Slot:
-        if call.task is not None and (held := self._slot_of(call, call.task)) is not None:
-            return held
-        era = self._era()
-        if era is None and isolation.needs_era(self.server, call):
-            era = (await self._catalog.get()).hello.era
-        key = isolation.key_of(self.server, era, call)
-        if key is None:
-            return self._catalog
-        declared, extensions = isolation.declared(self.server, era, call), isolation.extensions(self.server, era, call)
-        row = methods.METHODS.get(call.method)
-        if not declared or row is None or not row.may_ask:
-            return self._slots.get(key, lambda: self._slot(key, declared, extensions))
-        # A task is asked about where it was begun, which must be found again: the first connection of its owner.
-        most = 1 if AUGMENT in call.params else isolation.lanes(self.server)
-        names = [isolation.lane(key, number) for number in range(1, most + 1)]
-        return await self._slots.free(names, lambda name: self._slot(name, declared, extensions), until)
-
-    def _slot_of(self, call: Call, task: TaskRef) -> Slot | None:
-        """Return where a task runs; None where any connection of its owner will do.
-
-        Raises:
-            DownstreamError: ``unavailable``: the process that ran it has ended, or its owner's session has.
-        """
-        if not task.instance:
-            return None
-        slots: list[Slot] = [self._catalog, *self._slots]
-        for slot in slots:
-            connection = slot.connection
-            if connection is not None and connection.instance == task.instance and isolation.may_use(slot.key, call):
-                return slot
-        if self.server.kind != "stdio":
-            return None
-        text = f'server "{self.name}" has ended since this task began, and the task is lost with it'
-        raise DownstreamError(Reason.UNAVAILABLE, text, may_have_run=True)
-
-    def _era(self) -> Era | None:
-        """Return what the server speaks, as far as it is known without asking."""
-        connection = self._catalog.connection
-        if connection is not None:
-            return connection.hello.era
-        if self.server.protocol != "auto":
-            return Era(self.server.protocol)
-        return self._environment.eras.get(self.fingerprint)
 
     def _count(self, change: int) -> None:
         self._in_flight += change
@@ -341,6 +338,11 @@ class Member:
         connection = self._catalog.connection
         return connection.hello if connection is not None else None
 
+    def key_digest(self) -> str:
+        """Return the digest of the server's TLS key as last seen on the catalog connection."""
+        connection = self._catalog.connection
+        return connection.key_digest if connection is not None else ""
+
     def end_session(self, session: str) -> None:
         """End the connections of a legacy client session; its calls end with them."""
         self._slots.end_session(session)
@@ -368,6 +370,7 @@ class Member:
             last_error=facts.last_error,
             next_retry=round(waiting, 1) if waiting else None,
             restarts=facts.restarts,
+            consent_url=self.credentials.consent_url,
         )
 
     async def retire(self) -> None:
@@ -385,15 +388,5 @@ class Member:
         """End everything of this server, all at once."""
         slots = [self._catalog, *self._slots.clear()]
         await asyncio.gather(*(slot.aclose() for slot in slots))
+        self.credentials.close()
         await self._tasks.aclose()
-
-
-def _mind_task(slot: Slot, call: Call, outcome: Outcome) -> None:
-    """Keep the connection of a legacy server for as long as a task of it may be asked about."""
-    match outcome:
-        case Started(result) if (task := tasks.started(result, Era.LEGACY)) is not None:
-            slot.hold(task.id, task.ttl)
-        case Complete() if call.method == methods.TASKS_RESULT and call.task is not None:
-            slot.let_go(call.task.id)
-        case _:
-            return

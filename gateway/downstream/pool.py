@@ -12,15 +12,18 @@ from pathlib import Path
 from typing import Final
 
 from gateway.config.servers import Server
-from gateway.downstream.connection import MakeTransport
 from gateway.downstream.dialect import Hello, Page
 from gateway.downstream.eras import Eras
 from gateway.downstream.fingerprint import fingerprint
 from gateway.downstream.guardian import Guardian
 from gateway.downstream.health import ServerStatus
 from gateway.downstream.hooks import Environment, Hooks
+from gateway.downstream.inspection import Inspector
 from gateway.downstream.member import Member
 from gateway.downstream.meters import Meters, NoMeters
+from gateway.downstream.oauth import signin
+from gateway.downstream.oauth.credentials import Desk
+from gateway.downstream.setup import MakeTransport
 from gateway.downstream.transports import Transports
 from gateway.downstream.wishes import Wanted
 from gateway.errors import DownstreamError, Reason
@@ -52,6 +55,8 @@ class PoolOptions:
     key: bytes = b""
     hooks: Hooks = field(default_factory=Hooks)
     meters: Meters = field(default_factory=NoMeters)
+    inspector: Inspector = field(default_factory=Inspector)
+    desk: Desk = field(default_factory=Desk)
 
 
 class Pool:
@@ -61,7 +66,9 @@ class Pool:
         self._options = options
         make = options.make_transport or Transports(options.guardian, options.meters)
         hooks = replace(options.hooks, on_task=self._tasked)
-        self._environment = Environment(make, Eras(options.eras), hooks, options.meters)
+        self._environment = Environment(
+            make, Eras(options.eras), hooks, options.meters, inspector=options.inspector, desk=options.desk
+        )
         self._listeners: list[Callable[[TaskNews], None]] = []
         self._members: dict[str, Member] = {}
         self._wishes: dict[str, Wanted] = {}
@@ -109,7 +116,8 @@ class Pool:
     async def call(self, call: Call, exchange: Exchange) -> Outcome:
         """Pass a call on to its server; whatever happens, the outcome says so."""
         try:
-            return await self._member(call.target.server).call(call, exchange)
+            member = self._member(call.target.server)
+            return await signin.call(member.credentials, call, lambda ready: member.call(ready, exchange))
         except DownstreamError as error:
             return Failure.of(error)
 
@@ -125,6 +133,23 @@ class Pool:
         """Return what a server said of itself, None while it is not connected."""
         member = self._members.get(server)
         return member.hello() if member is not None else None
+
+    def key_digest(self, server: str) -> str:
+        """Return the digest of a server's TLS key as last seen, "" without TLS or connection."""
+        member = self._members.get(server)
+        return member.key_digest() if member is not None else ""
+
+    def retry(self, server: str) -> None:
+        """Connect to a server now, whenever it would have been tried again."""
+        member = self._members.get(server)
+        if member is not None:
+            member.keeping.retry()
+
+    def sever(self, server: str, reason: str) -> None:
+        """Leave a server: its connections end, and are opened again as after any end."""
+        member = self._members.get(server)
+        if member is not None:
+            member.sever(reason)
 
     def status(self) -> Mapping[str, ServerStatus]:
         """Return what is shown of each server."""

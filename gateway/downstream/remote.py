@@ -10,7 +10,9 @@ from collections.abc import Coroutine, Mapping
 from typing import ClassVar, Final
 
 from gateway.config.servers import Server
+from gateway.downstream.authorizer import Authorizer
 from gateway.downstream.client import HttpClient
+from gateway.downstream.lent import Lent
 from gateway.downstream.meters import Meters, NoMeters
 from gateway.downstream.transport import Departure, Inbox, Owed, Request
 from gateway.errors import DownstreamError, Reason
@@ -41,10 +43,16 @@ class Remote:
         self._meters = meters or NoMeters()
         self._generation = generation
         self._client: HttpClient | None = None
+        self._authorizer: Authorizer | None = None
         self._inbox: Inbox | None = None
         self.owed = Owed()
         self._asides = 0
         self._tasks = TaskSet(on_crash(_log))
+
+    @property
+    def lent(self) -> Lent:
+        """What the server was given, the token that was last sent along included."""
+        return self._client.lent if self._client is not None else Lent.of(self._server)
 
     @property
     def last_words(self) -> str:
@@ -61,13 +69,17 @@ class Remote:
         """Hex SHA-256 of the server's TLS key as last seen; empty without TLS."""
         return self._client.key_digest if self._client is not None else ""
 
+    def authorize(self, authorizer: Authorizer) -> None:
+        """Send what this gives along with every request; before ``open``."""
+        self._authorizer = authorizer
+
     def _prepare(self) -> HttpClient:
         """Make the client; dials nothing.
 
         Raises:
             DownstreamError: the url, a header or the TLS settings cannot be used.
         """
-        self._client = HttpClient(self._server, lambda: self._meters.blocked(self._name))
+        self._client = HttpClient(self._server, lambda: self._meters.blocked(self._name), self._authorizer)
         return self._client
 
     async def notify(self, request: Request) -> None:

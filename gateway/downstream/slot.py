@@ -13,8 +13,13 @@ from typing import Final, Protocol
 
 from gateway.downstream.connection import Connection
 from gateway.downstream.health import Circuit, Restarts
+from gateway.downstream.oauth.errors import NoToken
 from gateway.downstream.turns import Turns
 from gateway.errors import DownstreamError, Reason
+from gateway.model.call import Call
+from gateway.model.outcome import Complete, Outcome, Started
+from gateway.protocol import methods, tasks
+from gateway.protocol.versions import Era
 from gateway.tasks import TaskSet
 
 MAX_HELD: Final = 256
@@ -88,6 +93,16 @@ class Slot:
         """Keep it no longer for a task whose client has its result."""
         self._held.pop(task, None)
 
+    def mind_task(self, call: Call, outcome: Outcome) -> None:
+        """Keep the connection of a legacy server for as long as a task of it may be asked about."""
+        match outcome:
+            case Started(result) if (task := tasks.started(result, Era.LEGACY)) is not None:
+                self.hold(task.id, task.ttl)
+            case Complete() if call.method == methods.TASKS_RESULT and call.task is not None:
+                self.let_go(call.task.id)
+            case _:
+                return
+
     @property
     def is_opening(self) -> bool:
         """Tell whether a connection is on its way."""
@@ -138,9 +153,14 @@ class Slot:
         try:
             await connection.open()
         except DownstreamError as error:
-            self._starts.failed(error.message)
-            self._error = self._starts.refusal()
-            self._watch.refused(self, DownstreamError(error.reason, connection.told(error.message)))
+            if isinstance(error, NoToken):
+                # It is about who asks: the connections of others may well be opened.
+                self._error = error
+            else:
+                self._starts.failed(error.message)
+                self._error = self._starts.refusal()
+            error.message = connection.told(error.message)
+            self._watch.refused(self, error)
             return
         finally:
             self._opening = None
@@ -160,6 +180,11 @@ class Slot:
             self.crashes.ended(reason, time.monotonic() - connection.opened_at)
             self._watch.ended(self, connection.told(reason))
         await connection.aclose()
+
+    def retry(self) -> None:
+        """Let the next connection be opened at once, whatever happened before."""
+        self._starts.succeeded()
+        self.crashes.succeeded()
 
     def wait(self) -> float:
         """Return the seconds until a new connection may be opened."""

@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final
 
+from gateway.downstream.lent import Lent
 from gateway.telemetry.logs import get_logger
 from gateway.telemetry.text import printable
 
@@ -16,23 +17,18 @@ KEPT: Final = 64 * 1024
 LINE_SHOWN: Final = 200
 """Characters of a line that a log line or an error may show."""
 LINES_PER_SECOND: Final = 20
-SHORTEST_SECRET: Final = 12
-"""Characters from which on a value that a server was given is masked in what it says; shorter ones are words."""
-_MASK: Final = b"***"
-
 _log = get_logger("stderr")
 
 
 class Stderr:
     """Ring of the last ``KEPT`` bytes of one process.
 
-    ``given`` are the values of its configured environment: a server that complains about its key says the key (S151).
+    ``lent`` is what it was given: a server that complains about its key says the key (S151).
     """
 
-    def __init__(self, server: str, clock: Callable[[], float] = time.monotonic, given: Iterable[str] = ()) -> None:
+    def __init__(self, server: str, clock: Callable[[], float] = time.monotonic, lent: Lent | None = None) -> None:
         self._server = server
-        secrets = {value.encode() for value in given if len(value) >= SHORTEST_SECRET and not value.startswith("/")}
-        self._secrets = sorted(secrets, key=len, reverse=True)
+        self._masked = (lent or Lent()).masked
         self._clock = clock
         self._ring = bytearray()
         self._second = 0
@@ -64,11 +60,6 @@ class Stderr:
             if line.strip():
                 return _shown(self._masked(bytes(line)))
         return ""
-
-    def _masked(self, data: bytes) -> bytes:
-        for secret in self._secrets:
-            data = data.replace(secret, _MASK)
-        return data
 
 
 def _shown(line: bytes) -> str:

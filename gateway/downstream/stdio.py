@@ -17,6 +17,7 @@ from gateway.downstream import process as processes
 from gateway.downstream.command import plan
 from gateway.downstream.framing import Line, Splitter, TooLong
 from gateway.downstream.guardian import Guardian
+from gateway.downstream.lent import Lent
 from gateway.downstream.meters import Meters, NoMeters
 from gateway.downstream.process import Process
 from gateway.downstream.stderr import Stderr
@@ -57,7 +58,8 @@ class StdioTransport:
         self._meters = meters or NoMeters()
         self._generation = generation
         self._splitter = Splitter(server.max_result)
-        self._stderr = Stderr(name, given=(value.get_secret_value() for value in server.env.values()))
+        self.lent = Lent.of(server)
+        self._stderr = Stderr(name, lent=self.lent)
         self.owed = Owed()
         self._waitlist = Waitlist(self.owed, self._write_aside)
         self._garbage: deque[float] = deque(maxlen=GARBAGE_LINES + 1)
@@ -68,6 +70,11 @@ class StdioTransport:
     def instance(self) -> str:
         """``pid:4711#3``, or ``pid:0#3`` while there is no process."""
         return f"pid:{self._process.pid if self._process is not None else 0}#{self._generation}"
+
+    @property
+    def key_digest(self) -> str:
+        """Nothing: a pipe has no key."""
+        return ""
 
     @property
     def last_words(self) -> str:

@@ -19,6 +19,14 @@ _FIELDS_BEFORE_KEY: Final = 5
 """serialNumber, signature, issuer, validity, subject (RFC 5280 §4.1)."""
 
 
+class NotPinned(ssl.SSLCertVerificationError):
+    """The key of the server is not among the pinned ones; ``digest`` is its own."""
+
+    def __init__(self, digest: str) -> None:
+        super().__init__(1, "the server's key is not among tls.spki_sha256")
+        self.digest = digest
+
+
 def context(tls: ServerTls, seen: Callable[[str], None]) -> ssl.SSLContext:
     """Build the context for one server; ``seen`` gets the key digest of each server that was reached.
 
@@ -47,7 +55,7 @@ def _checking(pins: frozenset[str], seen: Callable[[str], None]) -> type[ssl.SSL
             certificate = self.getpeercert(binary_form=True)
             digest = key_digest(certificate) if certificate is not None else None
             if pins and digest not in pins:
-                raise ssl.SSLCertVerificationError(1, "the server's key is not among tls.spki_sha256")
+                raise NotPinned(digest or "")
             if digest is not None:
                 seen(digest)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
+from gateway.downstream.lent import Lent
 from gateway.protocol import jsonrpc
 from gateway.protocol.jsonrpc import ErrorObject, Id
 from gateway.protocol.rawjson import Members
@@ -128,8 +129,16 @@ class Transport(Protocol):
     owed: Owed
 
     @property
+    def lent(self) -> Lent:
+        """What the server was given, and may say to nobody."""
+
+    @property
     def instance(self) -> str:
         """A short name of what is reached: ``pid:4711#3`` or a session's keyed hash."""
+
+    @property
+    def key_digest(self) -> str:
+        """Hex SHA-256 of the server's TLS key as last seen; "" without TLS."""
 
     @property
     def last_words(self) -> str:

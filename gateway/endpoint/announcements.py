@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from gateway.endpoint import on_demand
 from gateway.endpoint.services import Moment, Services
 from gateway.model.catalog import Kind, Route
 from gateway.model.principal import Principal
@@ -43,7 +44,10 @@ class Subscriber:
 
     def look(self, moment: Moment, kind: Kind) -> tuple[tuple[Route, ...], tuple[Route, ...]]:
         """Return a list as it was and as it is now, and remember how it is."""
-        before, now = self.seen.get(kind, ()), moment.listed(kind, self.principal, self.view)
+        before = self.seen.get(kind, ())
+        # What a view in search mode lists as tools is the same whatever happens behind it.
+        searched = kind is Kind.TOOL and on_demand.applies(moment.config, self.view)
+        now = () if searched else moment.listed(kind, self.principal, self.view)
         self.seen[kind] = now
         return before, now
 

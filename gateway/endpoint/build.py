@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from gateway.endpoint.classify import METHOD_NOT_FOUND, SHOWN
+from gateway.endpoint import on_demand
+from gateway.endpoint.classify import METHOD_NOT_FOUND
+from gateway.endpoint.faults import unknown
 from gateway.endpoint.services import Moment
 from gateway.errors import RequestError
 from gateway.model.call import Call, Caller, Target, new_call_id
@@ -20,12 +22,9 @@ from gateway.protocol.jsonrpc import Request
 from gateway.protocol.meta import RequestMeta
 from gateway.protocol.methods import Method
 from gateway.protocol.rawjson import Object, Value
-from gateway.protocol.versions import Era
-from gateway.telemetry.text import printable
 
 _ARGUMENTS = "arguments"
 _NAMED_KIND = {methods.TOOLS_CALL: Kind.TOOL, methods.PROMPTS_GET: Kind.PROMPT}
-_UNKNOWN = {Kind.TOOL: "Unknown tool", Kind.PROMPT: "Unknown prompt"}
 _NOT_SENT_ON = frozenset({methods.REQUEST_STATE, methods.INPUT_RESPONSES, "task"})
 """Members of rounds, which say how a call goes on and not what it is, and of tasks, which are not given out."""
 
@@ -53,8 +52,11 @@ class _Found:
 class UnknownTarget(RequestError):
     """A name that leads nowhere for this principal; ``call`` is what the audit log gets."""
 
-    def __init__(self, call: Call, code: int, message: str, data: dict[str, object] | None = None) -> None:
-        super().__init__(code, message, data)
+    def __init__(self, call: Call, message: str = "") -> None:
+        error = unknown(call)
+        super().__init__(
+            error.code, message or error.message, {"uri": call.exposed} if error.data is not None else None
+        )
         self.call = call
 
 
@@ -94,6 +96,8 @@ def build(moment: Moment, request: Request, row: Method, asked: Asked) -> Call:
     elif row.target == "uri":
         found = _resource(moment, draft, params)
     else:
+        if request.method == methods.TOOLS_CALL and on_demand.applies(moment.config, asked.caller.view):
+            params = on_demand.inner(params)
         found = _named(moment, draft, params, _NAMED_KIND[request.method])
     return replace(draft, target=found.target, params=found.params, exposed=found.exposed, definition=found.definition)
 
@@ -154,7 +158,7 @@ def _route(moment: Moment, draft: Call, kind: Kind, name: str) -> Route:
     route = moment.resolve(kind, name, draft.principal, draft.caller.view)
     if route is None:
         lost = replace(draft, target=Target(kind, "", name), exposed=name)
-        raise UnknownTarget(lost, codes.INVALID_PARAMS, f"{_UNKNOWN[kind]}: {printable(name, SHOWN)}")
+        raise UnknownTarget(lost)
     return route
 
 
@@ -177,10 +181,8 @@ def resolve(moment: Moment, draft: Call, uri: str) -> tuple[Target, Definition |
         text = f"Ambiguous resource: write SERVER+URI with one of {', '.join(resolved.ambiguous)}"
         raise RequestError(codes.INVALID_PARAMS, text, {"uri": uri, "servers": servers})
     if resolved.target is None:
-        legacy = draft.caller.era is Era.LEGACY
-        code = codes.LEGACY_RESOURCE_NOT_FOUND if legacy else codes.INVALID_PARAMS
         lost = replace(draft, target=Target(Kind.RESOURCE, "", uri), exposed=uri)
-        raise UnknownTarget(lost, code, "Resource not found", {"uri": uri})
+        raise UnknownTarget(lost)
     return resolved.target, resolved.definition
 
 

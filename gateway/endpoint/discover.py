@@ -19,10 +19,11 @@ def discovery(moment: Moment, principal: Principal, view: str | None) -> Members
         "supportedVersions": list(versions.SUPPORTED),
         "capabilities": capabilities.offered(extensions),
     }
+    body |= _told(moment.guidance(principal, view))
     return fit.own_result(listing.encoded(body | listing.hints(moment, Kind)))
 
 
-def handshake(version: str, extensions: Object, *, runs_tasks: bool = False) -> Members:
+def handshake(version: str, extensions: Object, guidance: str = "", *, runs_tasks: bool = False) -> Members:
     """Return the result of ``initialize`` for the version agreed on (2025-11-25 basic/lifecycle §Initialization)."""
     own: Object = {"tasks": wire.OFFERED} if runs_tasks else {}
     body: Object = {
@@ -30,4 +31,8 @@ def handshake(version: str, extensions: Object, *, runs_tasks: bool = False) -> 
         "capabilities": capabilities.offered(extensions) | own,
         "serverInfo": dict(fit.IDENTITY),
     }
-    return listing.encoded(body)
+    return listing.encoded(body | _told(guidance))
+
+
+def _told(guidance: str) -> Object:
+    return {"instructions": guidance} if guidance else {}

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from gateway.endpoint import fit
+from gateway.endpoint import fit, on_demand
 from gateway.endpoint.services import Moment
 from gateway.errors import RequestError
 from gateway.model.call import Caller
@@ -39,13 +39,19 @@ def page(moment: Moment, sealer: Sealer, method: str, reader: Reader, cursor: ob
     """
     kind = KIND_OF_METHOD[method]
     start = 0 if cursor is None else _open(moment, sealer, kind, reader, cursor)
+    if kind is Kind.TOOL and on_demand.applies(moment.config, reader.caller.view):
+        listed = results.list_page(LIST_KEY[kind], on_demand.definitions(reader.caller.era), {})
+        return _finished(moment, kind, reader, listed)
     routes = moment.listed(kind, reader.principal, reader.caller.view)
     end = start + moment.config.naming.page_size
-    items = [_wire(moment, route, reader) for route in routes[start:end]]
+    items = [wire_of(moment, route, reader) for route in routes[start:end]]
     extra: Object = {}
     if end < len(routes):
         extra["nextCursor"] = sealer.seal(_PURPOSE, str(end).encode(), _context(moment, kind, reader))
-    listed = results.list_page(LIST_KEY[kind], items, extra)
+    return _finished(moment, kind, reader, results.list_page(LIST_KEY[kind], items, extra))
+
+
+def _finished(moment: Moment, kind: Kind, reader: Reader, listed: Members) -> Members:
     if reader.caller.era is Era.LEGACY:
         return listed
     return fit.own_result(listed | encoded(hints(moment, (kind,))))
@@ -53,7 +59,10 @@ def page(moment: Moment, sealer: Sealer, method: str, reader: Reader, cursor: ob
 
 def size(moment: Moment, method: str, reader: Reader) -> int:
     """Return how many items all pages of a list hold together."""
-    return len(moment.listed(KIND_OF_METHOD[method], reader.principal, reader.caller.view))
+    kind = KIND_OF_METHOD[method]
+    if kind is Kind.TOOL and on_demand.applies(moment.config, reader.caller.view):
+        return len(on_demand.definitions(reader.caller.era))
+    return len(moment.listed(kind, reader.principal, reader.caller.view))
 
 
 def _open(moment: Moment, sealer: Sealer, kind: Kind, reader: Reader, cursor: object) -> int:
@@ -67,7 +76,7 @@ def _context(moment: Moment, kind: Kind, reader: Reader) -> bytes:
     return rawjson.canonical([reader.principal.id, LIST_METHOD[kind], reader.caller.view, moment.digest])
 
 
-def _wire(moment: Moment, route: Route, reader: Reader) -> bytes:
+def wire_of(moment: Moment, route: Route, reader: Reader) -> bytes:
     """Return a definition as this reader sees it; the bytes of the catalog unless something must differ."""
     wire = route.wire
     if route.kind in (Kind.RESOURCE, Kind.TEMPLATE):

@@ -39,7 +39,7 @@ def of_outcome(moment: Moment, call: Call, exchange: Exchange, outcome: Outcome)
         case Complete(members):
             return Answer(jsonrpc.encode_result(call.rpc_id, fit.result(moment, call, exchange, members)))
         case Failure(scopes=scopes) if scopes:
-            return _insufficient_scope(call, outcome)
+            return _insufficient_scope(moment, call, outcome)
         case Failure(hidden=True):
             error = faults.unknown(call)
             return Answer(jsonrpc.encode_error(call.rpc_id, error), codes.http_status(error.code, call.caller.era))
@@ -68,28 +68,19 @@ def refusal(call: Call, failure: Failure) -> Answer:
     """Write what the gateway stopped: a result a model can read for tools, an error for everything else."""
     modern = call.caller.era is Era.MODERN
     if call.method == methods.TOOLS_CALL:
-        members = results.refusal(
-            failure.reason,
-            failure.text,
-            may_have_run=failure.may_have_run,
-            retry_after_ms=failure.retry_after_ms,
-            modern=modern,
-        )
+        members = results.refusal(failure.text, failure.facts(), modern=modern)
         return Answer(jsonrpc.encode_result(call.rpc_id, fit.own_result(members) if modern else members))
     return Answer(jsonrpc.encode_error(call.rpc_id, _refusal_error(failure)))
 
 
 def _refusal_error(failure: Failure) -> ErrorObject:
-    data: dict[str, object] = {"source": faults.GATEWAY, "reason": failure.reason.value}
-    if failure.retry_after_ms is not None:
-        data["retryAfterMs"] = failure.retry_after_ms
+    data: dict[str, object] = {"source": faults.GATEWAY, **failure.facts()}
     return ErrorObject(codes.reason_code(failure.reason), failure.text, rawjson.raw(data))
 
 
-def _insufficient_scope(call: Call, failure: Failure) -> Answer:
-    """Challenge for every missing scope at once (row 18; RFC 6750 §3.1)."""
-    wanted = " ".join(sorted(failure.scopes))
-    challenge = f'Bearer realm="mcp", error="insufficient_scope", scope="{wanted}"'
+def _insufficient_scope(moment: Moment, call: Call, failure: Failure) -> Answer:
+    """Challenge for every scope the call needs at once (row 18; RFC 6750 §3.1)."""
+    challenge = moment.authenticator.challenges.insufficient(call.caller.view or "", failure.scopes)
     error = _refusal_error(failure)
     return Answer(jsonrpc.encode_error(call.rpc_id, error), 403, {"WWW-Authenticate": challenge})
 

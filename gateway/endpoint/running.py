@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
+from gateway.endpoint.expiry import CALL_GRACE, ended_with
 from gateway.endpoint.services import Moment
 from gateway.errors import AuditUnavailable, DownstreamError, Reason, RequestError
 from gateway.model.call import Call
@@ -19,6 +20,7 @@ from gateway.model.outcome import Failure, Outcome
 from gateway.model.principal import Principal
 from gateway.protocol import codes, rawjson
 from gateway.protocol.jsonrpc import ErrorObject
+from gateway.protocol.rawjson import Object
 from gateway.telemetry.logs import frames_of, get_logger
 
 _log = get_logger("endpoint")
@@ -28,6 +30,7 @@ _STOPPED: Final = {
     Reason.DENIED: "This client was removed from the gateway's config, which ended this call.",
     Reason.OVERLOADED: "The gateway is shutting down and ended this call. Try again in a few seconds.",
 }
+_EXPIRED: Final = "The token this call came with has expired, which ended the call. Sign in again, then try again."
 _NO_RECORD = "The gateway's audit log cannot be written, and without a record no call is made. Tell its operators."
 
 
@@ -37,12 +40,19 @@ class Ticket:
 
     task: asyncio.Task[object] | None = None
     reason: Reason | None = None
+    expired: bool = False
 
     def stop(self, reason: Reason) -> None:
         """End the call: it is answered with ``reason``."""
         if self.reason is None and self.task is not None:
             self.reason = reason
             self.task.cancel()
+
+    def expire(self) -> None:
+        """End the call because the credential it came with is over."""
+        if self.reason is None:
+            self.expired = True
+            self.stop(Reason.DENIED)
 
 
 class Running:
@@ -80,17 +90,19 @@ class Running:
             CancelledError: nobody stopped the call, so the client has gone.
         """
         if self._over:
-            return _stopped(Reason.OVERLOADED, exchange)
+            ticket.reason = Reason.OVERLOADED
+            return _stopped(ticket, exchange, call)
         ticket.task = asyncio.current_task()
         self._tickets[ticket] = call.principal
         self._idle.clear()
         try:
-            return await _outcome(moment, call, exchange)
+            with ended_with(call.principal, ticket.expire, CALL_GRACE):
+                return await _outcome(moment, call, exchange)
         except asyncio.CancelledError:
             if ticket.reason is None or ticket.task is None:
                 raise
             ticket.task.uncancel()
-            return _stopped(ticket.reason, exchange)
+            return _stopped(ticket, exchange, call)
         finally:
             self._tickets.pop(ticket, None)
             self._settle()
@@ -117,12 +129,19 @@ class Running:
                 ticket.stop(Reason.OVERLOADED)
 
 
-def _stopped(reason: Reason, exchange: Exchange) -> Failure:
-    return Failure(reason, f"{_STOPPED.get(reason, 'This call was stopped.')} {_ran(exchange)}", exchange.dispatched)
+def _stopped(ticket: Ticket, exchange: Exchange, call: Call) -> Failure:
+    reason = ticket.reason or Reason.CANCELLED
+    text = _EXPIRED if ticket.expired else _STOPPED.get(reason, "This call was stopped.")
+    return Failure(reason, f"{text} {_ran(exchange, call)}", _may_have_run(exchange, call))
 
 
-def _ran(exchange: Exchange) -> str:
-    return "It may have run in part." if exchange.dispatched else "It did not run."
+def _may_have_run(exchange: Exchange, call: Call) -> bool:
+    """Whether any round of a call can have reached its server."""
+    return exchange.dispatched or call.round > 1
+
+
+def _ran(exchange: Exchange, call: Call) -> str:
+    return "It may have run in part." if _may_have_run(exchange, call) else "It did not run."
 
 
 async def _outcome(moment: Moment, call: Call, exchange: Exchange) -> Outcome:
@@ -131,7 +150,7 @@ async def _outcome(moment: Moment, call: Call, exchange: Exchange) -> Outcome:
     except DownstreamError as error:
         return Failure.of(error)
     except AuditUnavailable:
-        return Failure(Reason.AUDIT_UNAVAILABLE, f"{_NO_RECORD} {_ran(exchange)}", exchange.dispatched)
+        return Failure(Reason.AUDIT_UNAVAILABLE, f"{_NO_RECORD} {_ran(exchange, call)}", _may_have_run(exchange, call))
     except RequestError as error:
         data = None if error.data is None else rawjson.raw(error.data)
         return _error(error.code, error.message, data)
@@ -139,7 +158,9 @@ async def _outcome(moment: Moment, call: Call, exchange: Exchange) -> Outcome:
         _log.error(
             "call_crashed", call=call.id, method=call.method, error=type(error).__name__, frames=frames_of(error)
         )
-        return _error(codes.INTERNAL_ERROR, "Internal error of the gateway; its log has the details", None)
+        told: Object = {"source": "gateway", "mayHaveRun": _may_have_run(exchange, call)}
+        text = f"Internal error of the gateway; its log has the details. {_ran(exchange, call)}"
+        return _error(codes.INTERNAL_ERROR, text, rawjson.raw(told))
 
 
 def _error(code: int, message: str, data: rawjson.Raw | None) -> Failure:

@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from aiohttp import web
 
-from gateway.auth.authenticate import Unauthenticated
+from gateway.auth.authenticate import InsufficientScope, Unauthenticated
+from gateway.auth.certificate import Certificate
+from gateway.auth.issuer import MIN_INTERVAL, KeysUnavailable
 from gateway.endpoint import body, classify, guards, reply
 from gateway.endpoint.announcements import Announcements
 from gateway.endpoint.body import BodyLimits
 from gateway.endpoint.connection import Bounds, Server
+from gateway.endpoint.consent import ConsentPages
 from gateway.endpoint.guards import Head, Line, Rules
 from gateway.endpoint.inbound import Equipment, Inbound
 from gateway.endpoint.legacy.handler import LegacyHandler
@@ -25,6 +28,7 @@ from gateway.endpoint.rejection import Rejected, Rejection
 from gateway.endpoint.running import Running
 from gateway.endpoint.services import Moment, Services
 from gateway.endpoint.stream import StreamCap
+from gateway.endpoint.tls import certificate_of
 from gateway.endpoint.updates import Updates
 from gateway.errors import Reason
 from gateway.model.call import Caller
@@ -64,6 +68,7 @@ class Endpoint:
         self._forget_reloads = services.reloads(self._reloaded)
         self._caps = StreamCap(config.limits.sessions + _STREAMS_BESIDE_SESSIONS)
         equipment = Equipment(services, self._running, self._tasks, self._announcements, self._updates, self._caps)
+        self._consents = ConsentPages(services.consents, services.throttle, self._tasks)
         self._modern = ModernHandler(equipment)
         self._legacy = LegacyHandler(equipment, config.limits.sessions)
         behind_proxy = bool(config.listen.trusted_proxies)
@@ -124,11 +129,12 @@ class Endpoint:
     async def _admitted(self, request: web.BaseRequest, head: Head, extra: Mapping[str, str]) -> web.StreamResponse:
         """Apply rows 4 to 7, then serve by method."""
         below = guards.view_of(head.path, self._rules)
-        if below is None:
-            raise Rejected(Rejection(404, None, "", "path"))
         moment = self._services.current()
         source = guards.source_of(request.remote or "", head.headers, moment.config.listen.trusted_proxies)
-        principal = await self._authenticate(moment, head, source)
+        if below is None:
+            page = await self._consents.answer(head, request.raw_path, source, moment.config)
+            return page or _document(moment, head, extra)
+        principal = await self._authenticate(moment, Knock(head, below, source, certificate_of(request)))
         view = _view(moment, below)
         if head.method not in ("GET", "POST", "DELETE"):
             raise Rejected(_not_allowed(ALLOW))
@@ -141,20 +147,37 @@ class Endpoint:
                 return await self._post(inbound)
         return await (self._legacy.get(inbound) if head.method == "GET" else self._legacy.delete(inbound))
 
-    async def _authenticate(self, moment: Moment, head: Head, source: str) -> Principal:
-        authorization = head.headers.get("authorization")
+    async def _authenticate(self, moment: Moment, knock: Knock) -> Principal:
+        """Apply row 5, and of row 6 the scopes that every token needs."""
+        authorization = knock.head.headers.get("authorization")
+        shown = [] if authorization is None else [authorization]
+        denied = codes.reason_code(Reason.DENIED)
         try:
-            return await moment.authenticator.authenticate([] if authorization is None else [authorization])
+            return await moment.authenticator.authenticate(shown, knock.below, knock.certificate)
         except Unauthenticated as error:
-            wait = self._services.throttle.failed(source, time.monotonic())
+            wait = self._services.throttle.failed(knock.source, time.monotonic())
             self._services.metrics.auth_failures_total.inc(kind=error.kind, reason=error.reason)
-            fields: dict[str, object] = {"source": source, "kind": error.kind, "reason": error.reason}
-            await self._services.security_event("auth.failed", fields)
+            await self._failed(knock, error.kind, error.detail)
             if wait is not None:
                 raise Rejected(_too_many(wait, "auth_throttled")) from None
             challenge = {"WWW-Authenticate": error.challenge}
-            denied = codes.reason_code(Reason.DENIED)
             raise Rejected(Rejection(401, denied, "Authentication required", "auth", headers=challenge)) from None
+        except InsufficientScope as error:
+            await self._failed(knock, "jwt", "insufficient_scope")
+            challenge = {"WWW-Authenticate": error.challenge}
+            text = "The token lacks scopes that this gateway asks for"
+            raise Rejected(Rejection(403, denied, text, "scope", headers=challenge)) from None
+        except KeysUnavailable:
+            # Neither true nor false: no failure of the client's, and never a reason to let it in (S43, S45).
+            self._services.metrics.auth_failures_total.inc(kind="jwt", reason="keys_unavailable")
+            await self._failed(knock, "jwt", "keys_unavailable")
+            code, later = codes.reason_code(Reason.UNAVAILABLE), {"Retry-After": str(int(MIN_INTERVAL))}
+            text = "Tokens cannot be checked now: the authorization server's keys cannot be fetched"
+            raise Rejected(Rejection(503, code, text, "keys_unavailable", headers=later)) from None
+
+    async def _failed(self, knock: Knock, kind: str, reason: str) -> None:
+        fields: dict[str, object] = {"source": knock.source, "kind": kind, "reason": reason}
+        await self._services.security_event("auth.failed", fields)
 
     async def _charge(self, principal: Principal, head: Head, source: str) -> None:
         """Apply row 7."""
@@ -204,6 +227,26 @@ class Endpoint:
 
     def _refused(self, reason: str) -> None:
         self._services.metrics.http_rejected_total.inc(reason=reason)
+
+
+@dataclass(frozen=True, slots=True)
+class Knock:
+    """Who asks to come in: the head of a request, what follows ``listen.path`` in it, where and how it came from."""
+
+    head: Head
+    below: str
+    source: str
+    certificate: Certificate | None
+
+
+def _document(moment: Moment, head: Head, extra: Mapping[str, str]) -> web.StreamResponse:
+    """Serve the protected resource metadata (row 4, RFC 9728 §3); there is nothing else outside of ``listen.path``."""
+    body = moment.authenticator.documents.get(head.path)
+    if body is None:
+        raise Rejected(Rejection(404, None, "", "path"))
+    if head.method != "GET":
+        raise Rejected(_not_allowed("GET"))
+    return reply.respond(reply.Answer(body), extra)
 
 
 def _line(request: web.BaseRequest) -> Line:

@@ -8,6 +8,7 @@ from typing import Protocol, TypeAlias
 from gateway.auth.authenticate import Authenticator
 from gateway.auth.throttle import Throttle
 from gateway.config.root import Config, LoadedConfig
+from gateway.downstream.oauth.consents import Consents
 from gateway.model.call import Call, Caller, Target
 from gateway.model.catalog import Catalog, Kind, Route
 from gateway.model.exchange import Exchange
@@ -16,7 +17,7 @@ from gateway.model.outcome import Outcome
 from gateway.model.principal import Principal
 from gateway.pipeline.resources import Resolved
 from gateway.policy.limits import InFlight, RequestBudget
-from gateway.protocol.rawjson import Object
+from gateway.protocol.rawjson import Members, Object
 from gateway.protocol.versions import Era
 from gateway.state.sealing import Sealer
 from gateway.telemetry.metrics import Metrics
@@ -68,6 +69,9 @@ class Moment(Protocol):
     def resolve(self, kind: Kind, exposed: str, principal: Principal, view: str | None) -> Route | None:
         """Return a visible tool or prompt by its exposed name."""
 
+    async def find(self, query: str, limit: int, principal: Principal, view: str | None) -> list[Route]:
+        """Return the visible tools that fit some words, best first."""
+
     def resolve_uri(self, uri: str, principal: Principal, view: str | None) -> Resolved:
         """Return where a resource URI leads."""
 
@@ -80,8 +84,14 @@ class Moment(Protocol):
     def offers(self, era: Era, principal: Principal, view: str | None) -> Object:
         """Return the extensions to offer to a principal's client of an era."""
 
+    def guidance(self, principal: Principal, view: str | None) -> str:
+        """Return the instructions for a principal's client, "" for none."""
+
     def owner(self, method: str, principal: Principal, caller: Caller) -> Target | None:
         """Return what a method of an extension is about; None where no server, or more than one, can be meant."""
+
+    def sift(self, server: str, task: Members, done: Callable[[Members | None], None], /) -> None:
+        """Call ``done`` with what a server tells of a task as it may be read, or None where that is withheld."""
 
     async def run(self, call: Call, exchange: Exchange) -> Outcome:
         """Send a call through the whole chain."""
@@ -98,6 +108,8 @@ class Services(Protocol):
     def throttle(self) -> Throttle: ...
     @property
     def budget(self) -> RequestBudget: ...
+    @property
+    def consents(self) -> Consents: ...
     @property
     def in_flight(self) -> InFlight: ...
     @property

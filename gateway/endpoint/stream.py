@@ -185,6 +185,11 @@ class EventStream:
         if self._pump is None:
             self._ended.set()
 
+    def expired(self) -> None:
+        """Count that the stream ends because its credential does."""
+        if self.open:
+            self._metrics.streams_closed_total.inc(kind=self._kind, reason="expired")
+
     def abandon(self) -> None:
         """Forget a client that has gone."""
         self._queue.clear()

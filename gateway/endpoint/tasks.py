@@ -106,7 +106,7 @@ def unknown(draft: Call, token: str, hidden: str = "") -> UnknownTarget:
     """Return the one answer for every id that leads nowhere; ``hidden`` is the tool it names, for the log alone."""
     shown = printable(token, SHOWN)
     lost = replace(draft, target=Target(Kind.TOOL, "", hidden or shown), exposed=hidden or shown)
-    return UnknownTarget(lost, codes.INVALID_PARAMS, f"Unknown task: {shown}")
+    return UnknownTarget(lost, f"Unknown task: {shown}")
 
 
 def as_tool_call(call: Call) -> Call:

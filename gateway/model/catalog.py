@@ -122,6 +122,17 @@ class HeldBack:
 
 
 @dataclass(frozen=True, slots=True)
+class Suspicion:
+    """Something about a definition that an operator should look at; ``rule`` says what."""
+
+    server: str
+    kind: Kind
+    name: str
+    rule: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
 class Listing:
     """The last complete lists of one server.
 
@@ -156,6 +167,9 @@ class Catalog:
     by_uri: Mapping[tuple[Kind, str], tuple[Route, ...]] = field(default_factory=dict)
     by_view: Mapping[str, tuple[Route, ...]] = field(default_factory=dict)
     """Tools by the ``ui://`` URIs in their definitions: a server need not list those resources."""
+    suspicions: tuple[Suspicion, ...] = ()
+    guidance: Mapping[str, str] = field(default_factory=dict)
+    """What servers say to models about themselves, as clients may be told it."""
 
     @classmethod
     def of(cls, routes: Iterable[Route], held_back: Iterable[HeldBack], listings: Mapping[str, Listing]) -> Catalog:

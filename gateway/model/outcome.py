@@ -51,9 +51,10 @@ class Failure:
 
     With ``error`` it is the server's own answer and travels as it is; else the gateway stopped the call for
     ``reason`` and ``text`` says what happened, whether it may have run and what to do next.
-    ``detail`` goes to log and audit alone. ``scopes`` are all those the caller lacks where only they are missing:
+    ``detail`` goes to log and audit alone. ``scopes`` are all that the call needs where only scopes are missing:
     such a call is answered with 403, so that the client can ask its authorization server for them.
     ``hidden``: what was called must not be, and the answer is that of a name that does not exist (S60).
+    ``approval`` is the id of the approval it needs, or was refused.
     """
 
     reason: Reason
@@ -64,6 +65,14 @@ class Failure:
     detail: str = ""
     scopes: frozenset[str] = frozenset()
     hidden: bool = False
+    approval: str = ""
+
+    def facts(self) -> Object:
+        """Return what a program is told of a refusal."""
+        facts: Object = {"reason": self.reason.value, "mayHaveRun": self.may_have_run}
+        if self.retry_after_ms is not None:
+            facts["retryAfterMs"] = self.retry_after_ms
+        return facts | {"approval": self.approval} if self.approval else facts
 
     @classmethod
     def by_server(cls, server: str, reason: Reason, what: str, then: str = CHECK) -> Failure:

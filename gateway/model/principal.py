@@ -17,7 +17,8 @@ class Principal:
 
     ``id`` is ``key:NAME``, ``sub:ISSUER/SUB``, ``client:ISSUER/CLIENT_ID``, ``cert:SAN`` or ``anonymous``.
     ``label`` is the configured client's name or the issuer's alias: safe as a metric label.
-    ``credential`` names the credential used (a key's short id) and is no secret.
+    ``credential`` names the credential used (a key's short id) and is no secret. ``expires`` is when it ends, in
+    seconds since the epoch, None where it says nothing of that; ``terms`` names the settings it was accepted under.
     """
 
     id: str
@@ -27,6 +28,10 @@ class Principal:
     scopes: frozenset[str] = frozenset()
     claims: Mapping[str, Value] = field(default_factory=dict)
     credential: str = ""
+    expires: float | None = None
+    terms: str = ""
+    token: str = field(default="", repr=False, compare=False)
+    """The caller's own token where a server needs one in exchange for it: sent to that token endpoint alone (S48)."""
 
     @property
     def is_anonymous(self) -> bool:

@@ -1,4 +1,4 @@
-"""Who a server and its definitions were when they were first seen, and what has changed since.
+"""Who a server and its definitions were when they were approved, what has changed since, and what follows from it.
 
-This version reports (mode ``warn``); it holds nothing back. Knows no connections and no clients.
+Decides and remembers; connects to nothing and knows no clients.
 """

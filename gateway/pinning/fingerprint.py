@@ -1,53 +1,93 @@
-"""What was observed of a server, reduced to digests: its own words about itself, and every definition. Pure."""
+"""What was observed of a server: facts about who it is, and every definition it lists. Pure."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final
 
-from gateway.model.catalog import Kind, Listing
+from gateway.model.catalog import Definition, Kind, Listing
+from gateway.pinning.facts import Facts, aspect_of, digest
 from gateway.protocol import rawjson
 
-_TAG: Final = b"mcp-gateway-pin-v1\n"
-_PINNED: Final = (Kind.TOOL, Kind.PROMPT, Kind.TEMPLATE)
+PINNED: Final = (Kind.TOOL, Kind.PROMPT, Kind.TEMPLATE)
 """Resources come and go by their nature; what a model is told to call does not."""
 
 
 @dataclass(frozen=True, slots=True)
+class Known:
+    """One definition, or the instructions, as it was approved: ``text`` is the whole of it in canonical form."""
+
+    digest: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wrong:
+    """Something about a server that no approval makes right. ``item`` is ``aspect`` or ``aspect:subject``.
+
+    ``probe:POINTER`` is an answer other than expected (keyed digests, "" for what is not there), ``tls_pin`` a key that
+    is not among the configured ones, ``launcher`` a command that runs whatever has a name at the moment.
+    """
+
+    item: str
+    expected: str
+    got: str
+
+
+@dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """Digests in hex. ``config`` is the keyed digest of the server's config; ``definitions`` has ``kind:name`` keys."""
+    """What is known of a server at the moment.
 
-    config: str
-    version: str
-    server_info: str
-    capabilities: str
-    instructions: str
-    definitions: Mapping[str, str] = field(default_factory=dict)
+    ``definitions`` has ``kind:name`` keys and is None until its lists were read; ``wrong`` is by whose connection it
+    was ("" for the one that everybody shares).
+    """
+
+    facts: Facts = field(default_factory=dict)
+    definitions: Mapping[str, Definition] | None = None
+    instructions: str = ""
+    wrong: Mapping[str, Wrong] = field(default_factory=dict)
+
+    def with_facts(self, facts: Facts, aspects: frozenset[str]) -> Fingerprint:
+        """Return it with all facts of some aspects replaced."""
+        kept = {name: value for name, value in self.facts.items() if aspect_of(name) not in aspects}
+        return replace(self, facts=kept | dict(facts))
+
+    def with_wrong(self, whose: str, wrong: Wrong | None, aspect: str) -> Fingerprint:
+        """Return it with what is wrong of one aspect on somebody's connection, or with that being right again."""
+        name = f"{aspect} {whose}"
+        kept = {key: item for key, item in self.wrong.items() if key != name}
+        return replace(self, wrong=kept | {name: wrong} if wrong is not None else kept)
+
+    def without_wrong(self) -> Fingerprint:
+        """Return it as if nothing had been found wrong: the next connection tells."""
+        return replace(self, wrong={})
+
+    def listing(self, listing: Listing) -> Fingerprint:
+        """Return it with what a complete listing says."""
+        return replace(self, definitions=definitions_of(listing), instructions=listing.instructions)
 
 
-def observe(listing: Listing, config: str) -> Fingerprint:
-    """Reduce a complete listing to its fingerprint."""
-    return Fingerprint(
-        config=config,
-        version=listing.version,
-        server_info=_digest(listing.server_info),
-        capabilities=_digest(listing.capabilities),
-        instructions=_digest(listing.instructions),
-        definitions=dict(_definitions(listing)),
-    )
-
-
-def _definitions(listing: Listing) -> Iterator[tuple[str, str]]:
-    seen: set[str] = set()
+def definitions_of(listing: Listing) -> dict[str, Definition]:
+    """Return what is pinned of a listing; of two with one name the first is exposed, so it is the one that counts."""
+    found: dict[str, Definition] = {}
     for definition in listing.definitions:
-        name = f"{definition.kind}:{definition.name}"
-        # Of two with one name the first is exposed, so it is the one that counts.
-        if definition.kind in _PINNED and name not in seen:
-            seen.add(name)
-            yield name, definition.digest
+        if definition.kind in PINNED:
+            found.setdefault(key_of(definition.kind, definition.name), definition)
+    return found
 
 
-def _digest(value: object) -> str:
-    return hashlib.sha256(_TAG + rawjson.canonical(value)).hexdigest()
+def key_of(kind: Kind, name: str) -> str:
+    """Return the key of a definition."""
+    return f"{kind.value}:{name}"
+
+
+def text_of(definition: Definition) -> str:
+    """Return the whole definition in its canonical form."""
+    whole = {name: rawjson.decode_exact(rawjson.raw_bytes(member)) for name, member in definition.members.items()}
+    return rawjson.canonical(whole).decode()
+
+
+def told(server_info: object, version: str, capabilities: object) -> dict[str, str]:
+    """Return the facts of a server's own words: the version as it is, the rest as digests."""
+    return {"server_info": digest(server_info), "version": version, "capabilities": digest(capabilities)}

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
 from gateway.audit import payload, record
 from gateway.audit.keys import AuditKey
+from gateway.audit.payload import Keeping
 from gateway.audit.record import DecisionFacts
+from gateway.audit.sidecars import Sidecar, new_sidecar_id
 from gateway.model.call import Call
 from gateway.model.outcome import Complete, Outcome
+from gateway.model.principal import Principal
 from gateway.pipeline.interceptor import Passage
 from gateway.protocol.rawjson import Object
 
@@ -25,16 +29,16 @@ class Log(Protocol):
         """
 
 
-def least_revealing(*modes: str) -> payload.Mode:
-    """Return the mode that keeps least; modes that keep values are refused when a config is loaded."""
-    return min((mode for mode in payload.MODES if mode in modes), key=payload.MODES.index, default="none")
+def _keep_nothing(sidecar: Sidecar) -> bool:
+    return False
 
 
 @dataclass(frozen=True, slots=True)
 class Account:
     """Log, key and rules for the records of calls.
 
-    ``mode`` is what is kept of payloads where no policy says less; ``durable_end`` makes a reply wait for the disk.
+    ``mode`` is what is kept of payloads where no decision says it; ``durable_end`` makes a reply wait for the disk.
+    ``keep`` takes what is to stand beside the chain, and tells whether there is room for it.
     """
 
     log: Log
@@ -42,35 +46,58 @@ class Account:
     mode: payload.Mode
     config_digest: str
     durable_end: bool = False
+    keep: Callable[[Sidecar], bool] = _keep_nothing
 
-    def mode_of(self, passage: Passage) -> payload.Mode:
-        """Return what is kept of this call's payloads."""
-        decided = passage.decision.payload if passage.decision is not None else None
-        return self.mode if decided is None else least_revealing(self.mode, decided)
+    def keeping(self, passage: Passage) -> Keeping:
+        """Return what is kept of this call's payloads: the policies' word where there is one, else the config's."""
+        decision = passage.decision
+        if decision is None:
+            return Keeping(min(self.mode, "shape+hmac", key=payload.MODES.index))
+        return Keeping(decision.payload, decision.reads, decision.redact)
 
     def describe(self, call: Call, passage: Passage) -> Object:
         """Return the part that all records of the call share."""
         if passage.described is None:
-            block = payload.arguments_block(self.mode_of(passage), call.arguments, self.key)
-            passage.described = record.describe(call, self._decision(passage), block, self.key)
+            keeping = self.keeping(passage)
+            block = payload.arguments_block(keeping, call.arguments, self.key)
+            if keeping.mode == "full":
+                block |= self._beside(call, "args_sidecar", payload.full_arguments(keeping, call.arguments))
+            passage.described = record.describe(call, self._decision(call, passage), block, self.key)
         return passage.described
 
-    def result(self, passage: Passage, outcome: Outcome) -> Object:
+    def result(self, call: Call, passage: Passage, outcome: Outcome) -> Object:
         """Return what is kept of the result."""
         if not isinstance(outcome, Complete):
             return {}
-        return payload.result_block(self.mode_of(passage), outcome.result, self.key)
+        keeping = self.keeping(passage)
+        block = payload.result_block(keeping, outcome.result, self.key)
+        if keeping.mode == "full":
+            block |= self._beside(call, "result_sidecar", payload.full_result(keeping, outcome.result))
+        return block
 
-    def _decision(self, passage: Passage) -> DecisionFacts:
+    def _beside(self, call: Call, member: str, text: bytes) -> Object:
+        sidecar = Sidecar(new_sidecar_id(), call.principal.id, text)
+        return {member: sidecar.id if self.keep(sidecar) else None}
+
+    def _decision(self, call: Call, passage: Passage) -> DecisionFacts:
         decision = passage.decision
         if decision is None:
             return DecisionFacts("deny", config_sha256=self.config_digest)
         return DecisionFacts(
+            claims_used=claims_used(call.principal, decision.claims),
             action="allow" if decision.allowed else "deny",
             policy=decision.policy,
             rule=decision.rule,
             reason=decision.reason,
             limits={"scope": passage.limit_scope} if passage.limit_scope else {},
+            approval={"id": passage.approved.id, "by": [*passage.approved.by]} if passage.approved else {},
             shadow={str(number): text for number, text in enumerate(decision.shadow)},
             config_sha256=self.config_digest,
         )
+
+
+def claims_used(principal: Principal, names: Iterable[str]) -> Object:
+    """Return the claims that conditions may have looked at: null for one that is absent, so that one that is null is
+    left out."""
+    claims = principal.claims
+    return {name: claims.get(name) for name in names if name not in claims or claims[name] is not None}

@@ -14,12 +14,22 @@ from gateway.policy.decision import Decision
 from gateway.protocol.rawjson import Object
 
 
+@dataclass(frozen=True, slots=True)
+class Approved:
+    """The approval a call is about, and the admin users who have said yes to it."""
+
+    id: str
+    by: tuple[str, ...] = ()
+
+
 @dataclass(slots=True)
 class Passage:
     """One call's way through the chain: its exchange, and what the steps learned for those around them.
 
     ``started`` is set once the start record is on its way to the log; ``described`` is what all records of the call
-    share; ``rounds`` counts the times the server was called, earlier requests of the same call included.
+    share; ``rounds`` counts the times the server was called, earlier requests of the same call included. ``repeat``
+    is the policy that wants a person's yes because the same call came before, ``approved`` what came of asking for one,
+    ``waited`` how many seconds of those it may wait for people are gone.
     """
 
     exchange: Exchange
@@ -28,6 +38,9 @@ class Passage:
     limit_scope: str = ""
     described: Object | None = None
     rounds: int = 1
+    repeat: str = ""
+    approved: Approved | None = None
+    waited: float = 0.0
 
 
 CallNext: TypeAlias = Callable[[Call, Passage], Awaitable[Outcome]]

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from typing import Final, Protocol, TypeAlias
 
 from gateway.audit import record
 from gateway.errors import Reason
 from gateway.model.call import Call
+from gateway.model.exchange import Exchange
 from gateway.model.outcome import Complete, Failure, InputRequired, Outcome, Started
 from gateway.pipeline.interceptor import CallNext, Passage
 from gateway.protocol import results
@@ -35,25 +38,61 @@ def error_type(outcome: Outcome) -> str:
             return "server_error"
 
 
+Watch: TypeAlias = Callable[[Call, Outcome], None]
+"""Looks at each call that ended, for what somebody should be told of; must neither block nor fail."""
+
+
+def unwatched(call: Call, outcome: Outcome) -> None:
+    """Look at nothing."""
+
+
+class Roll(Protocol):
+    """Keeps the calls that run; must neither block nor fail."""
+
+    def began(self, call: Call, exchange: Exchange) -> None:
+        """A call runs."""
+
+    def ended(self, call: Call, label: str, seconds: float) -> None:
+        """A call ended, with the ``outcome`` label of the metrics."""
+
+
+class NoRoll:
+    """Keeps nothing."""
+
+    def began(self, call: Call, exchange: Exchange) -> None:
+        """Keep nothing."""
+
+    def ended(self, call: Call, label: str, seconds: float) -> None:
+        """Keep nothing."""
+
+
+NO_ROLL: Final = NoRoll()
+
+
 class Observe:
     """Counts calls and times them; the gateway's own share is what the server did not take."""
 
-    def __init__(self, metrics: Metrics) -> None:
+    def __init__(self, metrics: Metrics, watch: Watch = unwatched, roll: Roll = NO_ROLL) -> None:
         self._metrics = metrics
+        self._watch = watch
+        self._roll = roll
 
     async def __call__(self, call: Call, passage: Passage, call_next: CallNext) -> Outcome:
         outcome: Outcome = Failure(Reason.CANCELLED, "")
+        self._roll.began(call, passage.exchange)
         try:
             outcome = await call_next(call, passage)
             return outcome
         finally:
             self._record(call, passage, outcome)
+            self._watch(call, outcome)
 
     def _record(self, call: Call, passage: Passage, outcome: Outcome) -> None:
         exchange, metrics = passage.exchange, self._metrics
         method, era, server = call.method, call.caller.era.value, call.target.server
         total = time.monotonic() - exchange.started
         label, error = outcome_label(outcome), error_type(outcome)
+        self._roll.ended(call, label, total)
         metrics.mcp_server_operation_duration_seconds.observe(total, mcp_method_name=method, era=era, error_type=error)
         metrics.client_calls_total.inc(client=call.principal.label, outcome=label)
         if method == TOOLS_CALL:

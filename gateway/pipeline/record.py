@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
+from typing import Final
 
 from gateway.audit import record
 from gateway.audit.record import Ending
@@ -20,6 +22,11 @@ from gateway.telemetry.logs import get_logger
 
 _log = get_logger("audit")
 
+_EARLIER: Final = (
+    "That is about this round: an earlier one of the same call reached its server, so the call may have run in part. "
+    "Check its effect before you try again."
+)
+
 
 class Record:
     """No answer leaves before its record is written; one that cannot be recorded is withheld."""
@@ -28,17 +35,22 @@ class Record:
         self._account = account
 
     async def __call__(self, call: Call, passage: Passage, call_next: CallNext) -> Outcome:
+        outcome: Outcome | None = None
+        broken = Reason.PROTOCOL_ERROR
         try:
             outcome = await call_next(call, passage)
         except asyncio.CancelledError:
-            gone = Failure(Reason.CANCELLED, "", may_have_run=passage.exchange.dispatched)
-            # The task may be cancelled again while it writes; the record must not be lost to that.
-            await asyncio.shield(self._write(call, passage, gone))
+            broken = Reason.CANCELLED
             raise
-        return await self._write(call, passage, outcome)
+        finally:
+            if outcome is None:
+                gone = Failure(broken, "", may_have_run=passage.exchange.dispatched)
+                # The task may be cancelled again while it writes; the record must not be lost to that.
+                await asyncio.shield(self._write(call, passage, _whole(passage, gone)))
+        return await self._write(call, passage, _whole(passage, outcome))
 
     async def _write(self, call: Call, passage: Passage, outcome: Outcome) -> Outcome:
-        payload = self._account.result(passage, outcome) if passage.started else {}
+        payload = self._account.result(call, passage, outcome) if passage.started else {}
         ending = Ending(passage.exchange, outcome, time.monotonic(), passage.rounds, payload)
         described = self._account.describe(call, passage)
         if not passage.started:
@@ -54,6 +66,14 @@ class Record:
         except AuditUnavailable:
             return _withheld(passage, outcome)
         return outcome
+
+
+def _whole(passage: Passage, outcome: Outcome) -> Outcome:
+    """Have a refusal speak of the whole call: one that stops a later round stops what may have run in part."""
+    if passage.rounds == 1 or not isinstance(outcome, Failure) or outcome.error is not None or outcome.may_have_run:
+        return outcome
+    text = f"{outcome.text} {_EARLIER}" if outcome.text else ""
+    return replace(outcome, text=text, may_have_run=True)
 
 
 def _withheld(passage: Passage, outcome: Outcome) -> Outcome:

@@ -81,7 +81,8 @@ class Rounds:
             outcome = questions.of_url_error(call, outcome, self._terms(call.target.server).asks)
         if not isinstance(outcome, InputRequired):
             return outcome
-        waiting = _Waiting(self._terms(call.target.server).patience, self._pause)
+        patience = max(0.0, self._terms(call.target.server).patience - passage.waited)
+        waiting = _Waiting(patience, self._pause)
         for _ in range(MAX_ROUNDS):
             if not isinstance(outcome, InputRequired):
                 return outcome
@@ -102,6 +103,9 @@ class Rounds:
             passage.rounds += 1
             call = replace(call, input_responses=answers, request_state=asked.state, round=passage.rounds)
             outcome = await call_next(call, passage)
+            if isinstance(outcome, Failure):
+                # It may be a refusal on the way there, and the client's only request ends with it.
+                passage.exchange.abandon()
         if not isinstance(outcome, InputRequired):
             return outcome
         passage.exchange.abandon()

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Final, TypeAlias
 
 from gateway.auth.authenticate import Authenticator
+from gateway.catalog import guidance
 from gateway.config.root import Config, LoadedConfig
 from gateway.model.call import Call, Caller, Sort, Target
 from gateway.model.catalog import Catalog, Kind, Route
@@ -17,15 +18,24 @@ from gateway.model.exchange import Exchange
 from gateway.model.outcome import Outcome
 from gateway.model.principal import Principal
 from gateway.pipeline import extensions, resources
+from gateway.pipeline.finder import Finder
 from gateway.pipeline.interceptor import Chain
 from gateway.pipeline.resources import Resolved
 from gateway.policy.engine import Engine
-from gateway.protocol.rawjson import Object
+from gateway.protocol.rawjson import Members, Object
 from gateway.protocol.versions import Era
+
+Sift: TypeAlias = Callable[[str, Members, Callable[[Members | None], None]], None]
+"""Takes a server, what it tells of a task, and who takes that as it may be read, or None where it is withheld."""
 
 _Key: TypeAlias = tuple[Kind, str, frozenset[str], frozenset[str], str | None]
 _LIST_SECONDS: Final = 1.0
 _MAX_LISTS: Final = 4096
+
+
+def unsifted(server: str, task: Members, done: Callable[[Members | None], None]) -> None:
+    """Pass everything on as it is."""
+    done(task)
 
 
 class Lists:
@@ -69,7 +79,9 @@ class Snapshot:
     chain: Chain
     digest: str = ""
     withheld: frozenset[str] = frozenset()
+    sift: Sift = field(default=unsifted, compare=False)
     lists: Lists = field(default_factory=Lists, compare=False)
+    finder: Finder = field(default_factory=Finder, compare=False)
 
     @property
     def config(self) -> Config:
@@ -93,9 +105,18 @@ class Snapshot:
         route = self.catalog.by_name.get((kind, exposed))
         return route if route is not None and self.sees(principal, view, target_of(route)) else None
 
+    async def find(self, query: str, limit: int, principal: Principal, view: str | None) -> list[Route]:
+        """Return the visible tools that fit some words, best first."""
+        tools = self.catalog.by_kind.get(Kind.TOOL, ())
+        return await self.finder.find(tools, query, lambda route: self.sees(principal, view, target_of(route)), limit)
+
     def offers(self, era: Era, principal: Principal, view: str | None) -> Object:
         """Return the extensions to offer to a principal's client of an era."""
         return extensions.offered(self.catalog, era, partial(self.sees, principal, view))
+
+    def guidance(self, principal: Principal, view: str | None) -> str:
+        """Return the instructions for a principal's client."""
+        return guidance.told(self.catalog, partial(self.sees, principal, view))
 
     def owner(self, method: str, principal: Principal, caller: Caller) -> Target | None:
         """Return what a method of an extension is about; None where no server, or more than one, can be meant."""

@@ -2,13 +2,14 @@
 
 The library returns run-time errors as values that look true, crashes on deep data and cannot be interrupted. So only
 a value that is the boolean true counts as true, data is measured before CEL sees it, and what would take long is an
-error. What an error means is for the rule to say.
+error. It also ends every text at a NUL character, so a value with one in it is as good as not there. What an error
+means is for the rule to say.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
@@ -18,6 +19,8 @@ from cel_expr_python.ext import ext_strings
 
 from gateway.model.call import Target
 from gateway.model.principal import Principal
+from gateway.policy import arguments
+from gateway.policy.reads import CLAIMS, Path, reads
 from gateway.protocol.rawjson import Object, Value
 
 MAX_SOURCE: Final = 8_192
@@ -27,8 +30,15 @@ MAX_DEPTH: Final = 64
 MAX_WORK: Final = 100_000_000
 """Characters a loop may read, at worst: items times text. About 0.2 s, during which nothing else runs."""
 _MAX_ROUNDS: Final = 10_000
+_NUL: Final = "\0"
 
 _TYPE: Final = cel.Type
+
+
+def _host_in(url: str, hosts: Iterable[object]) -> bool:
+    return arguments.host_in(url, [str(host) for host in hosts])
+
+
 _ARGS: Final = {"args": _TYPE.DYN}
 # Qualified names instead of two maps: a misspelled member is found when the policy is loaded (G074).
 _OTHERS: Final = {
@@ -42,8 +52,22 @@ _OTHERS: Final = {
     "view": _TYPE.STRING,
     "now": _TYPE.TIMESTAMP,
 }
-_WITH_ARGS: Final = cel.NewEnv(variables=_ARGS | _OTHERS, extensions=[ext_strings.ExtStrings()])
-_WITHOUT_ARGS: Final = cel.NewEnv(variables=_OTHERS, extensions=[ext_strings.ExtStrings()])
+_OWN: Final = cel.CelExtension(
+    "gateway",
+    [
+        cel.FunctionDecl(
+            "inside",
+            [cel.Overload("text_inside_text", _TYPE.BOOL, [_TYPE.STRING, _TYPE.STRING], True, arguments.inside)],
+        ),
+        cel.FunctionDecl(
+            "hostIn",
+            [cel.Overload("text_hostin_list", _TYPE.BOOL, [_TYPE.STRING, _TYPE.List(_TYPE.STRING)], True, _host_in)],
+        ),
+    ],
+)
+_EXTENSIONS: Final = [ext_strings.ExtStrings(), _OWN]
+_WITH_ARGS: Final = cel.NewEnv(variables=_ARGS | _OTHERS, extensions=_EXTENSIONS)
+_WITHOUT_ARGS: Final = cel.NewEnv(variables=_OTHERS, extensions=_EXTENSIONS)
 
 _COMPLAINT: Final = re.compile(r"ERROR: <input>:(\d+:\d+: [^\n]*)")
 _LOOP: Final = re.compile(r"\.\s*(?:all|exists|exists_one|map|filter)\s*\(")
@@ -58,11 +82,11 @@ class ConditionError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """What a value weighs: items (members and elements) and characters of text, and whether it is too deep."""
+    """What a value weighs: items (members and elements) and characters of text, and whether CEL cannot be given it."""
 
     items: int = 0
     text: int = 0
-    too_deep: bool = False
+    unfit: bool = False
 
 
 class Facts:
@@ -93,36 +117,42 @@ class Facts:
 
     @property
     def activation(self) -> cel.Activation:
-        """The facts as CEL takes them. What is too deep is left out, and asking for it is an error."""
+        """The facts as CEL takes them. What it cannot be given is left out, and asking for it is an error."""
         if self._activation is None:
             self._activation = _WITH_ARGS.Activation(self._data())
         return self._activation
 
     def _data(self) -> dict[str, object]:
-        data: dict[str, object] = {
+        principal = self.principal
+        values: dict[str, Value | Mapping[str, Value]] = {
             "tool.server": self.target.server,
             "tool.name": self.target.name,
-            "principal.id": self.principal.id,
-            "principal.groups": sorted(self.principal.groups),
-            "principal.scopes": sorted(self.principal.scopes),
+            "tool.annotations": self.target.annotations,
+            "principal.id": principal.id,
+            "principal.groups": [*sorted(principal.groups)],
+            "principal.scopes": [*sorted(principal.scopes)],
+            "principal.claims": dict(principal.claims),
             "view": self.view or "",
-            "now": self.now.astimezone(UTC),
         }
-        if self._args is not None and not self.size.too_deep:
+        data: dict[str, object] = {name: value for name, value in values.items() if not measure(value).unfit}
+        if self._args is not None and not self.size.unfit:
             data["args"] = self._args
-        for name, value in (("tool.annotations", self.target.annotations), ("principal.claims", self.principal.claims)):
-            if not measure(value).too_deep:
-                data[name] = dict(value)
-        return data
+        return data | {"now": self.now.astimezone(UTC)}
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One compiled expression. ``mentions_args`` tells whether it can be judged before a call is made."""
+    """One compiled expression. ``mentions_args`` tells whether it can be judged before a call is made.
+
+    ``reads`` are the arguments it looks at and ``claims`` the caller's claims, as paths; an empty path stands for all
+    of them.
+    """
 
     text: str
     mentions_args: bool
     loops: bool
+    reads: tuple[Path, ...]
+    claims: tuple[Path, ...]
     expression: cel.Expression
 
     def truth(self, facts: Facts) -> bool | None:
@@ -150,10 +180,20 @@ def compile_condition(text: str) -> Condition:
     """
     if len(text) > MAX_SOURCE:
         raise ConditionError(f"is longer than {MAX_SOURCE} characters")
+    if _NUL in text:
+        raise ConditionError("has a NUL character in it")
     expression = _compile(_WITH_ARGS, text)
     if expression.return_type() not in (_TYPE.BOOL, _TYPE.DYN):
         raise ConditionError(f"must be true or false, not {expression.return_type().name()}")
-    return Condition(text, not _compiles_without_args(text), _LOOP.search(text) is not None, expression)
+    mentions = not _compiles_without_args(text)
+    return Condition(
+        text=text,
+        mentions_args=mentions,
+        loops=_LOOP.search(text) is not None,
+        reads=reads(text) if mentions else (),
+        claims=reads(text, CLAIMS),
+        expression=expression,
+    )
 
 
 def _compile(environment: cel.Env, text: str) -> cel.Expression:
@@ -176,19 +216,22 @@ def _compiles_without_args(text: str) -> bool:
 def measure(value: Value | Mapping[str, Value]) -> Size:
     """Weigh a value without recursion, stopping where it is too deep."""
     items = text = 0
+    unfit = False
     layer: list[Value | Mapping[str, Value]] = [value]
     for _ in range(MAX_DEPTH + 1):
         below: list[Value | Mapping[str, Value]] = []
         for item in layer:
             if isinstance(item, str):
                 text += len(item)
+                unfit = unfit or _NUL in item
             elif isinstance(item, Mapping):
                 text += sum(map(len, item))
+                unfit = unfit or any(_NUL in key for key in item)
                 below.extend(item.values())
             elif isinstance(item, list):
                 below.extend(item)
         if not below:
-            return Size(items, text)
+            return Size(items, text, unfit)
         items += len(below)
         layer = below
-    return Size(items, text, too_deep=True)
+    return Size(items, text, unfit=True)

@@ -35,6 +35,8 @@ def _selectors(engine: Engine) -> Iterator[tuple[str, Selector]]:
     for policy in engine.policies:
         for rule in (*policy.allow, *policy.deny):
             yield f"policies[{policy.name}].{rule.id}", rule.selector
+        for wanted in policy.approve:
+            yield f"policies[{policy.name}].{wanted.approval.rule}.tools", wanted.selector
         for limit in policy.limits:
             for index, selector in enumerate(limit.selectors):
                 yield f"policies[{policy.name}].limits[{limit.limit.index}].tools[{index}]", selector
@@ -58,7 +60,9 @@ def _may_match(selector: Selector, targets: Collection[Target], unlisted: Collec
 
 
 def _nearest(selector: Selector, targets: Collection[Target]) -> str:
-    wanted = selector.text.partition(":")[2] if selector.kinds == {Kind.PROMPT} else selector.text
+    # No server's name has a colon.
+    head, slash, name = selector.text.partition("/")
+    wanted = head.rpartition(":")[2] + slash + name
     known = {f"{target.server}/{target.name}" for target in targets if target.kind in selector.kinds and target.name}
     close = difflib.get_close_matches(wanted, known, n=1)
     return f"did you mean {close[0]}?" if close else ""

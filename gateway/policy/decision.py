@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from gateway.config.policies import PayloadMode
+from gateway.config.policies import PayloadMode, RepeatAction
 from gateway.model.call import Target
 from gateway.model.principal import Principal
 from gateway.policy.limits import AppliedLimit
+from gateway.policy.reads import Path
 from gateway.protocol.rawjson import Object
 
 ALLOW_RULE: Final = "allow_rule"
@@ -53,12 +54,39 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
+class Repeat:
+    """What a policy has done about the same call again within ``window`` seconds."""
+
+    policy: str
+    window: float
+    action: RepeatAction
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """A person's yes that a call needs besides being allowed; times in seconds.
+
+    ``by`` are the admin users who may give it, empty for everybody with the role. ``hold`` is how long the call itself
+    waits for it, ``timeout`` how long the question stays open.
+    """
+
+    policy: str
+    rule: str
+    by: frozenset[str] = frozenset()
+    hold: float = 45.0
+    timeout: float = 600.0
+
+
+@dataclass(frozen=True, slots=True)
 class Decision:
     """The answer to a question.
 
     ``reason`` is one of the constants above. ``limits`` are to be charged together, ``payload`` and ``redact`` say what
-    the audit log keeps. ``shadow`` names what would have decided otherwise if policies in shadow were in force.
-    ``scopes`` are those the caller lacks, all of them, with ``insufficient_scope``.
+    the audit log keeps, ``reads`` the arguments that conditions may look at where it keeps those. ``shadow`` names what
+    would have decided otherwise if policies in shadow were in force. ``scopes`` are all that the rule asks for, with
+    ``insufficient_scope``: a client that asked for those it lacks alone might lose the others. ``approvals`` all have
+    to be given. ``claims`` are those of the caller that conditions may have looked at, ``repeats`` what is done about
+    the same call again.
     """
 
     allowed: bool
@@ -68,5 +96,9 @@ class Decision:
     limits: tuple[AppliedLimit, ...] = ()
     payload: PayloadMode = "shape+hmac"
     redact: tuple[str, ...] = ()
+    reads: tuple[Path, ...] = ()
     shadow: tuple[str, ...] = ()
     scopes: frozenset[str] = frozenset()
+    claims: tuple[str, ...] = ()
+    repeats: tuple[Repeat, ...] = ()
+    approvals: tuple[Approval, ...] = ()

@@ -26,10 +26,12 @@ from gateway.policy.decision import (
     NO_TARGET,
     SCOPE,
     VIEW,
+    Approval,
     Decision,
     Question,
     Verdict,
 )
+from gateway.policy.reads import Path
 from gateway.policy.rules import PAYLOAD_ORDER, CompiledPolicy, Rule, compile_policy
 from gateway.policy.selectors import Selector, SelectorError, any_matches, parse_selector
 
@@ -111,18 +113,23 @@ class Engine:
         else:
             verdict = judge(mine, facts) if self.default_deny else Verdict(True, "", "", NO_POLICY)
         limits = tuple(rule.limit for policy in mine for rule in policy.limits if rule.covers(target))
+        payload = min(
+            (policy.payload for policy in mine if policy.payload), key=PAYLOAD_ORDER.index, default=self._payload
+        )
         return Decision(
             allowed=verdict.allowed,
             policy=verdict.policy,
             rule=verdict.rule,
             reason=verdict.reason,
             limits=limits if verdict.allowed else (),
-            payload=min(
-                (policy.payload for policy in mine if policy.payload), key=PAYLOAD_ORDER.index, default=self._payload
-            ),
+            payload=payload,
+            reads=_reads(about, target) if payload == "conditions" else (),
             redact=tuple(dict.fromkeys(pointer for policy in mine for pointer in policy.redact)),
-            shadow=self._shadow(about, facts, verdict),
+            shadow=(*self._shadow(about, facts, verdict), *_shadow_approvals(about, target, verdict)),
             scopes=verdict.scopes,
+            claims=tuple(dict.fromkeys(name for policy in about for name in policy.claims)),
+            repeats=tuple(policy.repeat for policy in mine if policy.repeat) if verdict.allowed else (),
+            approvals=_approvals(mine, target) if verdict.allowed else (),
         )
 
     def _shadow(self, about: tuple[CompiledPolicy, ...], facts: Facts, actual: Verdict) -> tuple[str, ...]:
@@ -150,6 +157,17 @@ class Engine:
         return view is None or any_matches(self.views.get(view, ()), target)
 
 
+def _approvals(policies: Iterable[CompiledPolicy], target: Target) -> tuple[Approval, ...]:
+    """Return every yes that a call needs; ``hours`` lift none."""
+    return tuple(rule.approval for policy in policies for rule in policy.approve if rule.covers(target))
+
+
+def _shadow_approvals(about: Iterable[CompiledPolicy], target: Target, actual: Verdict) -> tuple[str, ...]:
+    """Name the rules in shadow that would have a person asked."""
+    found = _approvals((policy for policy in about if policy.shadow), target) if actual.allowed else ()
+    return tuple(f"{each.policy}:{each.rule}" for each in found)
+
+
 def judge(policies: Iterable[CompiledPolicy], facts: Facts) -> Verdict:
     """Apply steps 2 and 3 of the algorithm to policies that are about the caller."""
     policies = tuple(policies)
@@ -169,11 +187,17 @@ def judge(policies: Iterable[CompiledPolicy], facts: Facts) -> Verdict:
     return missed
 
 
+def _reads(policies: Iterable[CompiledPolicy], target: Target) -> tuple[Path, ...]:
+    """Return the arguments that any rule about a target looks at, those of policies in shadow too, each once."""
+    rules = (rule for policy in policies for rule in (*policy.deny, *policy.allow) if rule.covers(target))
+    found = dict.fromkeys(path for rule in rules if rule.condition is not None for path in rule.condition.reads)
+    return tuple(path for path in found if not any(path[:size] in found for size in range(len(path))))
+
+
 def _allow(policy: CompiledPolicy, rule: Rule, facts: Facts) -> Verdict:
     """Say whether an allow rule that covers the target also matches, and if not, why."""
-    lacking = rule.scopes - facts.principal.scopes
-    if lacking:
-        return Verdict(False, policy.name, rule.id, SCOPE, lacking)
+    if not rule.scopes <= facts.principal.scopes:
+        return Verdict(False, policy.name, rule.id, SCOPE, rule.scopes)
     if not policy.hours.hold(facts.now):
         return Verdict(False, policy.name, rule.id, HOURS)
     if rule.truth(facts) is not True:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gateway.policy.conditions import Facts
-from gateway.policy.decision import Question
+from gateway.policy.decision import Approval, Question
 from gateway.policy.engine import Engine
 from gateway.policy.rules import CompiledPolicy, Rule
 
@@ -34,8 +34,16 @@ def explain(engine: Engine, question: Question) -> list[str]:
     lines.append("visible" if visible else "hidden")
     lines.append(f"{'allowed' if decision.allowed else 'refused'}{rule} ({decision.reason})")
     lines.extend(f"limit of {limit.policy}: {limit.text} per {', '.join(limit.per)}" for limit in decision.limits)
+    lines.extend(f"needs a person's yes: {each.policy} {each.rule}{_whose(each)}" for each in decision.approvals)
+    lines.extend(
+        f"the same call again within {each.window:g} s: {each.action} ({each.policy})" for each in decision.repeats
+    )
     lines.extend(f"with policies in shadow in force, {each} would decide otherwise" for each in decision.shadow)
     return lines
+
+
+def _whose(approval: Approval) -> str:
+    return f" (of {', '.join(sorted(approval.by))})" if approval.by else ""
 
 
 def _policy(policy: CompiledPolicy, facts: Facts) -> Iterator[str]:

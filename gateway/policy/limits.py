@@ -108,11 +108,11 @@ class Limiter:
 
     async def give_pass(self, call_id: str, number: int) -> None:
         """Let a call's next round through without another charge, once and for as long as its client may take."""
-        await self._store.put(_key("pass", call_id, str(number)), b"1", PASS_SECONDS)
+        await self._store.put(store_key("pass", call_id, str(number)), b"1", PASS_SECONDS)
 
     async def use_pass(self, call_id: str, number: int) -> bool:
         """Use up the pass of a round; False where there is none, or not any more."""
-        return await self._store.take(_key("pass", call_id, str(number))) is not None
+        return await self._store.take(store_key("pass", call_id, str(number))) is not None
 
     async def _charge(
         self, charges: list[Charge], limits: list[AppliedLimit], admission: Admission
@@ -145,7 +145,7 @@ class RequestBudget:
 
     async def charge(self, principal_id: str) -> int | None:
         """Count a request; return the milliseconds to wait if it is one too many, else None."""
-        key = _key("requests", principal_id, str(self._allowance.count), str(self._allowance.seconds))
+        key = store_key("requests", principal_id, str(self._allowance.count), str(self._allowance.seconds))
         result = await self._store.charge([Charge(key, self._allowance)], self._clock())
         return result.retry_after_ms or None
 
@@ -202,7 +202,7 @@ def _keys(limit: AppliedLimit, facts: LimitFacts) -> Iterator[str]:
     # What the limit is belongs to its name: after a reload a changed one begins anew, an unchanged one goes on.
     identity = (limit.policy, str(limit.index), limit.text, ",".join(limit.per))
     for values in product(*(_values(level, limit, facts) for level in limit.per)):
-        yield _key("limit", *identity, *(part for value in values for part in value))
+        yield store_key("limit", *identity, *(part for value in values for part in value))
 
 
 def _values(level: Level, limit: AppliedLimit, facts: LimitFacts) -> Sequence[tuple[str, ...]]:
@@ -226,7 +226,7 @@ def _values(level: Level, limit: AppliedLimit, facts: LimitFacts) -> Sequence[tu
 _LONGEST_KEY: Final = 256
 
 
-def _key(use: str, *parts: str) -> str:
+def store_key(use: str, *parts: str) -> str:
     """Return a key of bounded length that different parts cannot share, as each is written with its length."""
     key = f"{use}:" + "".join(f"{len(part)}:{part}" for part in parts)
     if len(key) <= _LONGEST_KEY:

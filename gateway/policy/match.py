@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import difflib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from gateway.model.principal import ANONYMOUS_ID, Principal
+from gateway.config.access import Client
+from gateway.model.principal import ANONYMOUS, ANONYMOUS_ID, Principal
 
 _ID_FORMS: Final = ("key:", "sub:", "client:", "cert:")
 
@@ -56,3 +58,27 @@ def parse_clients(entries: Iterable[str]) -> Who:
         else:
             raise ClientError(f"{entry!r} is no principal: write NAME, group:G, scope:S, * or a full id such as sub:…")
     return Who(everybody, frozenset(ids), frozenset(named["group:"]), frozenset(named["scope:"]))
+
+
+def principal_named(text: str, clients: Mapping[str, Client] | None) -> Principal:
+    """Return the principal that a text stands for: a client's bare name, or a full id. ``clients`` are those that
+    exist; None where that is not known, and then a name is taken as it is.
+
+    Raises:
+        ClientError: no such client, or a form that names no single principal.
+    """
+    if text == ANONYMOUS_ID:
+        return ANONYMOUS
+    form, colon, rest = text.partition(":")
+    if colon and form != "key":
+        if f"{form}:" not in _ID_FORMS or not rest:
+            raise ClientError(f"{text!r} is nobody: write a client's name, anonymous, or a full id such as sub:…")
+        return Principal(text, form, form)
+    name = rest if colon else text
+    client = (clients or {}).get(name)
+    if clients is not None and client is None:
+        close = difflib.get_close_matches(name, list(clients), n=1)
+        known = f"configured: {', '.join(clients) or 'none'}; or anonymous"
+        hint = f"; did you mean {close[0]}?" if close else ""
+        raise ClientError(f'no client "{name}" is configured ({known}{hint})')
+    return Principal(f"key:{name}", "key", name, frozenset(client.groups if client is not None else ()))

@@ -10,6 +10,7 @@ from gateway.config.policies import Entry, Limit, PayloadMode, Policy
 from gateway.errors import Problem
 from gateway.model.call import Target
 from gateway.policy.conditions import Condition, ConditionError, Facts, compile_condition
+from gateway.policy.decision import Approval, Repeat
 from gateway.policy.hours import Hours, HoursError, parse_hours
 from gateway.policy.limits import AppliedLimit
 from gateway.policy.match import ClientError, Who, parse_clients
@@ -47,6 +48,18 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
+class ApprovalRule:
+    """What needs a person's yes."""
+
+    selector: Selector
+    approval: Approval
+
+    def covers(self, target: Target) -> bool:
+        """Whether a call of a target needs it."""
+        return self.selector.matches(target)
+
+
+@dataclass(frozen=True, slots=True)
 class LimitRule:
     """A limit and what it is for; without selectors, everything."""
 
@@ -71,6 +84,15 @@ class CompiledPolicy:
     payload: PayloadMode | None
     redact: tuple[str, ...]
     shadow: bool
+    repeat: Repeat | None = None
+    approve: tuple[ApprovalRule, ...] = ()
+
+    @property
+    def claims(self) -> tuple[str, ...]:
+        """The caller's claims that conditions of this policy look at, as far as their names are written out."""
+        rules = (*self.allow, *self.deny)
+        paths = (path for rule in rules if rule.condition is not None for path in rule.condition.claims)
+        return tuple(dict.fromkeys(path[0] for path in paths if path))
 
 
 def compile_policy(policy: Policy, problems: list[Problem]) -> CompiledPolicy | None:
@@ -83,6 +105,8 @@ def compile_policy(policy: Policy, problems: list[Problem]) -> CompiledPolicy | 
     deny = _rules("deny", policy.deny, path, problems)
     groups = who.groups if who is not None else frozenset()
     limits = [_limit(policy.name, index, limit, groups, problems) for index, limit in enumerate(policy.limits)]
+    repeat = policy.duplicates
+    approve = _approvals(policy, path, problems)
     if who is None or hours is None or len(problems) > before:
         return None
     return CompiledPolicy(
@@ -95,6 +119,8 @@ def compile_policy(policy: Policy, problems: list[Problem]) -> CompiledPolicy | 
         payload=policy.audit.payload,
         redact=tuple(policy.audit.redact),
         shadow=policy.mode == "shadow",
+        repeat=Repeat(policy.name, repeat.window, repeat.action) if repeat is not None else None,
+        approve=approve,
     )
 
 
@@ -122,6 +148,17 @@ def _rules(kind: str, entries: Sequence[str | Entry], path: str, problems: list[
             scopes = frozenset(entry.scopes)
         if selector is not None:
             rules.append(Rule(place, selector, condition, scopes))
+    return tuple(rules)
+
+
+def _approvals(policy: Policy, path: str, problems: list[Problem]) -> tuple[ApprovalRule, ...]:
+    rules: list[ApprovalRule] = []
+    for index, entry in enumerate(policy.approve):
+        place = f"approve[{index}]"
+        selector = _read(parse_selector, entry.tools, f"{path}.{place}.tools", problems)
+        if selector is not None:
+            approval = Approval(policy.name, place, frozenset(entry.by or ()), entry.hold, entry.timeout)
+            rules.append(ApprovalRule(selector, approval))
     return tuple(rules)
 
 

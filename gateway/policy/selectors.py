@@ -68,6 +68,22 @@ def parse_selector(text: str) -> Selector:
     return Selector(text, _PREFIXES.get(prefix, _TOOLS), compile_glob(server), compile_glob(name), compile_uri(name))
 
 
+def parse_target(text: str) -> Target:
+    """Read what is called: ``server/name``, with ``prompt:``, ``resource:`` or ``template:`` in front of others.
+
+    Raises:
+        SelectorError: without a server or a name, or of a kind that does not exist.
+    """
+    server, slash, name = text.partition("/")
+    prefix, colon, rest = server.rpartition(":")
+    kinds: dict[str, Sort] = {kind.value: kind for kind in (*Kind, *Beyond)}
+    if colon and prefix not in kinds:
+        raise SelectorError(f"starts with {prefix!r}: the kinds are {', '.join(f'{kind}:' for kind in kinds)}")
+    if not slash or not rest or not name:
+        raise SelectorError("needs a server, a slash and a name, such as wiki/search or prompt:wiki/greet")
+    return Target(kinds[prefix] if colon else Kind.TOOL, rest, name)
+
+
 def any_matches(selectors: Iterable[Selector], target: Target) -> bool:
     """Whether any of the selectors covers a target."""
     return any(selector.matches(target) for selector in selectors)

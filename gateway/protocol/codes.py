@@ -51,6 +51,11 @@ def reason_code(reason: Reason) -> int:
     return REASON_CODES.get(reason, REASON_CODES[Reason.DENIED])
 
 
+def runs_nothing(code: int) -> bool:
+    """Tell whether a server's error is about the request itself, so that nothing has run."""
+    return code in _MODERN_STATUS
+
+
 def http_status(code: int, era: Era) -> int:
     """Return the HTTP status for an error, our own or relayed.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from gateway.errors import Reason
 from gateway.protocol import meta, rawjson
 from gateway.protocol.rawjson import Members, Object, Raw, Value
 
@@ -39,11 +38,8 @@ def with_type(result: Members) -> Members:
     return result if "resultType" in result else {"resultType": _COMPLETE, **result}
 
 
-def refusal(reason: Reason, text: str, *, may_have_run: bool, retry_after_ms: int | None, modern: bool) -> Members:
-    """Write a refused ``tools/call`` as a result that a model can read (contract: Refusals)."""
-    facts: Object = {"reason": reason.value, "mayHaveRun": may_have_run}
-    if retry_after_ms is not None:
-        facts["retryAfterMs"] = retry_after_ms
+def refusal(text: str, facts: Object, *, modern: bool) -> Members:
+    """Write a refused ``tools/call`` as a result that a model can read, with the facts for programs."""
     content: Value = [{"type": "text", "text": text}]
     body: dict[str, Value] = {"content": content, "isError": True, "_meta": {meta.REFUSAL: facts}}
     members = {key: rawjson.raw(value) for key, value in body.items()}

@@ -100,6 +100,14 @@ class MemoryStore:
             self._endings = [(ends, key) for key, (ends, _) in self._entries.items()]
             heapq.heapify(self._endings)
 
+    async def claim(self, key: str, value: bytes, ttl: float) -> bytes | None:
+        """Keep a value unless one is alive, and return that one."""
+        # Neither of the two waits for anything, so nobody comes between them.
+        held = await self.get(key)
+        if held is None:
+            await self.put(key, value, ttl)
+        return held
+
     async def get(self, key: str) -> bytes | None:
         """Return a value that is still alive."""
         self._drop_ended()

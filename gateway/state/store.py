@@ -59,6 +59,14 @@ class Store(Protocol):
         """
         ...
 
+    async def claim(self, key: str, value: bytes, ttl: float) -> bytes | None:
+        """Keep a value unless one is alive, and return that one; atomically, so that of two callers one is the first.
+
+        Raises:
+            StoreRefused: key or value is too long.
+        """
+        ...
+
     async def get(self, key: str) -> bytes | None:
         """Return a value that is still alive."""
         ...

@@ -40,17 +40,9 @@ OUTCOMES: Final = (
     "cancelled",
     "too_large",
 )
-STATES: Final = ("starting", "up", "degraded", "open", "quarantined", "failed")
+STATES: Final = ("starting", "up", "degraded", "open", "quarantined", "failed", "waiting for consent")
 """States of a server, of which exactly one has the value 1."""
-PIN_ASPECTS: Final = (
-    "config",
-    "version",
-    "server_info",
-    "capabilities",
-    "instructions",
-    "definition",
-    "new_definition",
-)
+PIN_KINDS: Final = ("config", "executable", "file", "tls_key", "probe", "server_info", "definition")
 """What of a server can differ from its pin."""
 
 _METHODS = Closed(*methods.METHODS)
@@ -166,6 +158,12 @@ class Metrics:
             kind=Closed("none", "key", "jwt", "cert"),
             reason=Constants(12),
         )
+        self.jwks_fetches_total = self._counter(
+            "jwks_fetches_total",
+            "Fetches of an authorization server's keys.",
+            issuer=Constants(10),
+            result=Closed("changed", "same", "failed"),
+        )
         self.sessions = self._gauge("sessions", "Legacy sessions.", era=_ERAS)
         self.streams = self._gauge("streams", "Open streams.", kind=_STREAMS)
         self.streams_closed_total = self._counter(
@@ -200,6 +198,12 @@ class Metrics:
             scope=Closed("rate", "concurrency", "requests", "in_flight"),
             client=self._clients,
         )
+        self.duplicates_total = self._counter(
+            "duplicates_total",
+            "Calls that came again, by what was done about it.",
+            action=Closed("flag", "approve", "refuse"),
+            client=self._clients,
+        )
         self.inflight_calls = self._gauge("inflight_calls", "Calls a server works on.", server=self._servers)
 
     def _define_downstream(self) -> None:
@@ -227,9 +231,24 @@ class Metrics:
         )
         self.pin_mismatches_total = self._counter(
             "pin_mismatches_total",
-            "Differences from what a server was when it was first seen.",
+            "Differences from what a server was when it was approved.",
             server=server,
-            kind=Closed(*PIN_ASPECTS),
+            kind=Closed(*PIN_KINDS),
+        )
+        self.quarantined_tools = self._gauge(
+            "quarantined_tools", "Tools that are hidden because of the pins.", server=server
+        )
+        self.definitions_suspicious_total = self._counter(
+            "definitions_suspicious_total",
+            "Definitions with something in them that people do not see or that poses as instructions.",
+            server=self._servers,
+            rule=Constants(20),
+        )
+        self.output_filtered_total = self._counter(
+            "output_filtered_total",
+            "Answers of servers in which something was found that the config looks for.",
+            server=self._servers,
+            action=Closed("flag", "strip", "redact", "block"),
         )
         self.ssrf_blocked_total = self._counter(
             "ssrf_blocked_total", "Connections refused because of where a name resolved.", purpose=Constants(4)
@@ -245,6 +264,33 @@ class Metrics:
         )
         self.audit_lag_records = self._gauge("audit_lag_records", "Audit records not yet durable.")
         self.audit_dropped_total = self._counter("audit_dropped_total", "Audit records lost with on_failure: open.")
+        self.audit_last_checkpoint_timestamp_seconds = self._gauge(
+            "audit_last_checkpoint_timestamp_seconds", "When the audit log was signed last, in Unix time."
+        )
+        self.audit_sink_records_total = self._counter(
+            "audit_sink_records_total",
+            "Audit records by how they fared with a sink.",
+            sink=Constants(20),
+            result=Closed("sent", "dead", "lost"),
+        )
+        self.audit_sink_failures_total = self._counter(
+            "audit_sink_failures_total", "Deliveries that failed and are made again.", sink=Constants(20)
+        )
+        self.audit_sink_lag_records = self._gauge(
+            "audit_sink_lag_records", "Durable audit records that wait for a sink.", sink=Constants(20)
+        )
+        self.alerts_total = self._counter("alerts_total", "Alerts raised, each with a record.", kind=Constants(10))
+        self.alert_deliveries_total = self._counter(
+            "alert_deliveries_total",
+            "Messages to the addresses of alerts.",
+            result=Closed("delivered", "failed", "dropped"),
+        )
+        self.approvals_pending = self._gauge("approvals_pending", "Calls that wait for a person's approval.")
+        self.approvals_total = self._counter(
+            "approvals_total",
+            "What became of approvals.",
+            outcome=Closed("requested", "approved", "denied", "used", "expired", "voided"),
+        )
 
     def _define_lifecycle(self) -> None:
         self.config_reloads_total = self._counter(

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 
 import pytest
 from aiohttp import ClientSession
 from aiohttp.test_utils import RawTestServer
 
 from gateway.admin.access import Access
-from gateway.admin.operations import Act, Readiness
+from gateway.admin.operations import Act, Conflict, Forbidden, Readiness
 from gateway.admin.server import AdminServer
 from gateway.config.root import AdminUser
 from gateway.errors import AuditUnavailable, ConfigError, Problem
 from gateway.protocol.rawjson import Object
 
 TOKEN = {"Authorization": "Bearer secret-token"}
-USER = AdminUser(token_sha256=hashlib.sha256(b"secret-token").hexdigest(), roles=["view", "reload"])
+USER = AdminUser(token_sha256=hashlib.sha256(b"secret-token").hexdigest(), roles=["view", "reload", "pins", "approve"])
 
 
 class Recorded:
@@ -37,10 +37,39 @@ class Recorded:
     def status(self) -> Object:
         return {"servers": {"a": {"state": "up"}}}
 
-    def tools_as(self, principal: str) -> Object:
+    def tools_as(self, principal: str, view: str | None = None) -> Object:
         if principal == "nobody":
             raise KeyError("no client nobody")
-        return {"principal": principal}
+        return {"principal": principal, "view": view}
+
+    def pins(self, target: str) -> Object:
+        if target == "nope":
+            raise KeyError("no server nope")
+        return {"servers": {target: {"state": "changed"}}}
+
+    async def decide_pins(self, act: Act, verb: str, target: str, digests: Mapping[str, str]) -> Object:
+        if self.audit_down:
+            raise AuditUnavailable("full")
+        if digests.get("tool:t") == "old":
+            raise Conflict("it has changed since it was shown")
+        self.acts.append((act, (verb, target, dict(digests))))
+        return {"state": "recorded"}
+
+    def approvals(self, user: str) -> Object:
+        return {"approvals": [{"id": "a1", "yours": user == "alice"}]}
+
+    async def decide_approval(self, act: Act, verb: str, entry_id: str, reason: str) -> Object:
+        if self.audit_down:
+            raise AuditUnavailable("full")
+        match entry_id:
+            case "gone":
+                raise KeyError("nothing with that id waits")
+            case "theirs":
+                raise Forbidden("the rule asks other users")
+            case "settled":
+                raise Conflict("it is denied already")
+        self.acts.append((act, (verb, entry_id, reason)))
+        return {"id": entry_id, "state": "granted"}
 
     async def call_as(self, act: Act, principal: str, target: str, arguments: Object) -> Object:
         if self.audit_down:
@@ -158,3 +187,57 @@ async def test_unknown_paths_and_methods_are_plain_json_errors(client: Client) -
         assert (response.status, await response.json()) == (404, {"error": "Not Found"})
     async with session.post(url + "/status") as response:
         assert response.status == 405
+
+
+async def test_pins_are_read_freely_and_decided_with_their_role(client: Client, gateway: Recorded) -> None:
+    """S141."""
+    session, url = client
+    async with session.get(url + "/pins", params={"target": "a/t"}) as response:
+        assert await response.json() == {"servers": {"a/t": {"state": "changed"}}}
+    async with session.get(url + "/pins", params={"target": "nope"}) as response:
+        assert response.status == 404
+    body = {"target": "a/t", "digests": {"tool:t": "new"}}
+    async with session.post(url + "/pins/approve", json=body) as response:
+        assert response.status == 401
+    async with session.post(url + "/pins/approve", json=body, headers=TOKEN) as response:
+        assert await response.json() == {"state": "recorded"}
+    async with session.post(url + "/pins/reject", json=body, headers=TOKEN) as response:
+        assert response.status == 200
+    assert [what for _, what in gateway.acts] == [
+        ("approve", "a/t", {"tool:t": "new"}),
+        ("reject", "a/t", {"tool:t": "new"}),
+    ]
+    stale = {"target": "a/t", "digests": {"tool:t": "old"}}
+    async with session.post(url + "/pins/approve", json=stale, headers=TOKEN) as response:
+        assert response.status == 409
+    gateway.audit_down = True
+    async with session.post(url + "/pins/approve", json=body, headers=TOKEN) as response:
+        assert response.status == 503
+    for wrong in ({"target": 1, "digests": {}}, {"target": "a"}, {"target": "a", "digests": {"x": 1}}):
+        async with session.post(url + "/pins/approve", json=wrong, headers=TOKEN) as response:
+            assert response.status == 400
+
+
+async def test_waiting_calls_are_read_and_decided_with_their_role_alone(client: Client, gateway: Recorded) -> None:
+    """S141. Arguments are values: they are not open on loopback as other reading is."""
+    session, url = client
+    async with session.get(url + "/approvals") as response:
+        assert response.status == 401
+    async with session.get(url + "/approvals", headers=TOKEN) as response:
+        assert await response.json() == {"approvals": [{"id": "a1", "yours": True}]}
+    async with session.post(url + "/approvals/approve", json={"id": "a1"}) as response:
+        assert response.status == 401
+    async with session.post(url + "/approvals/approve", json={"id": "a1"}, headers=TOKEN) as response:
+        assert await response.json() == {"id": "a1", "state": "granted"}
+    async with session.post(url + "/approvals/deny", json={"id": "a1", "reason": "no"}, headers=TOKEN) as response:
+        assert response.status == 200
+    assert [what for _, what in gateway.acts] == [("approve", "a1", ""), ("deny", "a1", "no")]
+    for wrong, status in (("gone", 404), ("theirs", 403), ("settled", 409)):
+        async with session.post(url + "/approvals/approve", json={"id": wrong}, headers=TOKEN) as response:
+            assert response.status == status
+            assert "error" in await response.json()
+    async with session.post(url + "/approvals/deny", json={"id": "a1", "reason": 7}, headers=TOKEN) as response:
+        assert response.status == 400
+    gateway.audit_down = True
+    async with session.post(url + "/approvals/approve", json={"id": "a1"}, headers=TOKEN) as response:
+        assert response.status == 503

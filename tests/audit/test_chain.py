@@ -13,9 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.audit.chain import GENESIS, ChainError, Head, check, seal
+from gateway.audit.signing import prepare_successor
+from gateway.audit.verify import verify
 from gateway.protocol import rawjson
 from gateway.protocol.rawjson import Object
-from tests.kit.audit import end, start, write_log
+from tests.kit.audit import end, start, write_log, write_signed_log
 
 FIRST = "88c7d80a108d173e534e3e44f1105ed1a726a7d9e00ca2db4d332a97f5478465"
 SECOND = "1cd7e0cec568803584bc287e83da7b19bb2c474caf565a27d455d6b56c1e0ba7"
@@ -173,3 +175,23 @@ def test_an_independent_verifier_in_another_language_agrees(tmp_path: Path) -> N
     segment.write_bytes(segment.read_bytes().replace(b'"number":2', b'"number":9', 1))
     bad = subprocess.run([node, INDEPENDENT, tmp_path / "audit"], capture_output=True, text=True, timeout=30)
     assert bad.stdout.startswith("FAIL 00000002.jsonl:1 ")
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
+def test_an_independent_verifier_agrees_about_the_signatures(tmp_path: Path) -> None:
+    """S163, S164: checkpoints, Merkle roots and the handing over of a key, from the words of the documentation."""
+    log, state = tmp_path / "audit", tmp_path / "state"
+    write_signed_log(log, state, 1100)
+    old = (log / "public.pem").read_bytes()
+    prepare_successor(state)
+    write_signed_log(log, state, 30, max_segment=8192)
+    node = shutil.which("node")
+    assert node is not None
+
+    (log / "public.pem").write_bytes(old)
+    good = subprocess.run([node, INDEPENDENT, log], capture_output=True, text=True, timeout=30)
+    assert good.stdout == f"OK {verify(log).records} records, {verify(log).checkpoints} checkpoints\n", good.stderr
+    write_signed_log(tmp_path / "other", tmp_path / "elsewhere", 1)
+    (log / "public.pem").write_bytes((tmp_path / "other" / "public.pem").read_bytes())
+    bad = subprocess.run([node, INDEPENDENT, log], capture_output=True, text=True, timeout=30)
+    assert bad.stdout == "FAIL 00000001.jsonl:2 seq 2 signature\n"

@@ -240,7 +240,7 @@ def test_a_fault_of_our_own_refuses_everybody_instead_of_hanging(
     bench = Bench(tmp_path)
     bench.put(start("a"), durable=True)
 
-    def broken(records: object) -> list[int]:
+    def broken(*records: object) -> list[int]:
         raise RuntimeError("canary")
 
     monkeypatch.setattr(bench.journal, "write", broken)

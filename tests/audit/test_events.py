@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +13,7 @@ from gateway.audit.events import Asked
 from gateway.audit.record import DecisionFacts
 from gateway.model.call import Target
 from gateway.model.catalog import Kind
+from gateway.model.principal import Principal
 from gateway.protocol.rawjson import Object, Value
 from tests.kit.audit import KEY, PRINCIPAL, caller
 
@@ -50,7 +53,11 @@ def test_what_is_not_in_the_catalogue_is_unknown(event: str) -> None:
 
 
 def test_the_catalogue_is_that_of_the_documentation() -> None:
-    assert len(events.EVENTS) == 36
+    """S172: what may stand in the chain, security events and acts of administrators among it, is listed."""
+    text = (Path(__file__).parents[2] / "docs" / "audit.md").read_text("utf-8").split("## Events")[1].split("\n\n")[1]
+    groups = re.findall(r"`([a-z]+)\.([a-z_|]+)`", text)
+    documented = {f"{group}.{event}" for group, names in groups for event in names.split("|")}
+    assert documented == events.EVENTS
     assert {"call.start", "list.served", "pin.recorded", "audit.checkpoint", "gateway.draining"} <= events.EVENTS
 
 
@@ -104,3 +111,16 @@ def test_facts_are_cut_one_by_one() -> None:
     assert len(str(facts["error"])) <= 1024
     assert facts["n"] == "1.5"
     assert len(json.dumps(record)) < 2048
+
+
+def test_an_approval_says_who_asked_for_what_and_who_said_yes() -> None:
+    facts: Object = {"id": "a1", "name": "export", "rules": ["p/approve[0]"], "by": ["alice"], "reason": "x" * 5000}
+    who = Principal("sub:https://i/maria", "jwt", "idp", claims={"iss": "https://i"})
+    entry = events.approval("approved", who, "crm", facts, KEY)
+    assert events.is_known(str(entry["event"]))
+    assert (entry["event"], entry["server"]) == ("approval.approved", "crm")
+    block = entry["approval"]
+    assert isinstance(block, dict)
+    assert (block["id"], block["by"]) == ("a1", ["alice"])
+    assert "maria" not in str(entry)
+    assert len(str(block["reason"])) <= 1024

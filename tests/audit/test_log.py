@@ -9,6 +9,7 @@ import random
 import subprocess
 import sys
 import threading
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
@@ -17,6 +18,7 @@ import pytest
 from gateway.audit.committer import NoMeters
 from gateway.audit.log import AuditLog, AuditOptions
 from gateway.audit.segment import Disk
+from gateway.audit.sidecars import Sidecar, Sidecars
 from gateway.audit.verify import verify
 from gateway.config.root import Audit
 from gateway.errors import AuditUnavailable, ConfigError
@@ -309,11 +311,11 @@ async def test_a_record_that_is_too_large_is_made_to_fit(tmp_path: Path) -> None
 
 def test_the_configs_section_is_read(tmp_path: Path) -> None:
     section = Audit(dir=str(tmp_path), durability="interval(1s)", on_failure="open")
-    options = AuditOptions.from_config(section, {"config_sha256": "51d0"}, NoMeters())
+    options = AuditOptions.from_config(section, tmp_path, {"config_sha256": "51d0"}, NoMeters())
 
     assert (options.directory, options.durability, options.on_failure) == (tmp_path, "interval", "open")
-    assert AuditOptions.from_config(Audit(durability="each"), {}, NoMeters()).durability == "each"
-    assert AuditOptions.from_config(Audit(), {}, NoMeters()).durability == "group"
+    assert AuditOptions.from_config(Audit(durability="each"), tmp_path, {}, NoMeters()).durability == "each"
+    assert AuditOptions.from_config(Audit(), tmp_path, {}, NoMeters()).durability == "group"
 
 
 def run_and_kill(directory: Path, durability: str, lines: int) -> list[str]:
@@ -356,3 +358,42 @@ def test_a_process_killed_at_any_moment_loses_nothing_it_acknowledged(tmp_path: 
 
 async def open_and_close(directory: Path) -> None:
     await (await opened(AuditOptions(directory))).aclose()
+
+
+async def test_what_stands_beside_the_chain_is_there_before_its_record_is_durable(tmp_path: Path) -> None:
+    """S169; a payload that cannot be written stops calls like a record that cannot."""
+    sidecars = Sidecars(tmp_path / "audit", tmp_path / "state")
+    log = await opened(AuditOptions(tmp_path / "audit", sidecars=sidecars, probe_interval=0.05))
+    assert log.keep(Sidecar("aa", "key:bot", b"{}"))
+    await log.append(start("a"), durable=True)
+    assert log.durable_seq == 2
+    assert sidecars.read(frozenset({"aa"}), datetime.now(UTC)) == {"aa": b"{}"}
+
+    (tmp_path / "audit" / "payloads").rename(tmp_path / "audit" / "moved")
+    (tmp_path / "audit" / "payloads").write_text("in the way")
+    assert log.keep(Sidecar("bb", "key:bot", b"{}"))
+    with pytest.raises(AuditUnavailable):
+        await log.append(start("b"), durable=True)
+    await log.aclose()
+    assert verify(tmp_path / "audit").ok
+
+
+def test_the_configs_keys_sign_and_its_retention_counts(tmp_path: Path) -> None:
+    options = AuditOptions.from_config(Audit(dir=str(tmp_path / "a"), retention=864_000.0), tmp_path, {}, NoMeters())
+    assert options.keys is not None
+    assert (options.retention, options.max_age) == (864_000.0, 86_400.0)
+    assert AuditOptions.from_config(Audit(retention=3600.0), tmp_path, {}, NoMeters()).max_age == 360.0
+
+
+async def test_a_fault_of_the_thread_answers_those_whose_records_it_held(tmp_path: Path) -> None:
+    def broken(descriptor: int, data: bytes | memoryview) -> int:
+        if b"call.start" in bytes(data):
+            raise ValueError("no disk says this")
+        return os.write(descriptor, data)
+
+    log = await opened(AuditOptions(tmp_path, disk=Disk(write=broken)))
+    async with asyncio.timeout(5):
+        with pytest.raises(AuditUnavailable):
+            await log.append(start("a"), durable=True)
+    assert not is_healthy(log)
+    await log.aclose()

@@ -8,6 +8,7 @@ import pytest
 
 from gateway.audit import payload, record
 from gateway.audit.chain import MAX_RECORD, Head, seal
+from gateway.audit.payload import Keeping
 from gateway.audit.record import DecisionFacts, Ending
 from gateway.errors import Reason
 from gateway.model.call import Call, Caller, Target
@@ -27,7 +28,7 @@ OK = Complete({"content": rawjson.raw([])})
 
 def described(call: Call | None = None, decision: DecisionFacts = ALLOWED) -> Object:
     call = call or a_call({"limit": 5})
-    return record.describe(call, decision, payload.arguments_block("shape+hmac", call.arguments, KEY), KEY)
+    return record.describe(call, decision, payload.arguments_block(Keeping("shape+hmac"), call.arguments, KEY), KEY)
 
 
 def exchange() -> Exchange:
@@ -69,7 +70,7 @@ def test_a_start_says_who_asked_for_what_and_why_it_may() -> None:
 
 
 def test_an_end_says_what_answered_and_how_long_each_part_took() -> None:
-    ending = Ending(exchange(), OK, 10.018342, 2, payload.result_block("shape+hmac", OK.result, KEY))
+    ending = Ending(exchange(), OK, 10.018342, 2, payload.result_block(Keeping("shape+hmac"), OK.result, KEY))
     end = record.call_end(described(), ending)
 
     assert end["event"] == "call.end"
@@ -214,7 +215,7 @@ def hostile_call() -> Call:
 def test_no_input_makes_a_record_larger_than_16_kib() -> None:
     call = hostile_call()
     facts: Object = {f"{n:03}\x00" * 60: "\x00" * 900 for n in range(200)}
-    decision = DecisionFacts("deny" * 99, "p" * 999, "r" * 999, "\x00" * 999, facts, facts, facts, "d" * 999)
+    decision = DecisionFacts("deny" * 99, "p" * 999, "r" * 999, "\x00" * 999, facts, facts, facts, facts, "d" * 999)
     failed = Failure(Reason.DENIED, "", detail="\x00" * 5000)
     noisy = exchange()
     noisy.notes.update({f"{n}\x00": "\x00" * 500 for n in range(500)})
@@ -263,3 +264,10 @@ def test_an_orphan_says_why_its_end_is_unknown() -> None:
         "call_id": "01J",
         "orphaned": {"reason": "crash"},
     }
+
+
+def test_what_was_held_back_says_what_the_client_heard_and_why() -> None:
+    """S140, S137."""
+    block = outcome_of(Failure(Reason.DENIED, "", hidden=True, detail="pins: changed since it was approved"))
+    assert (block["status"], block["rpc_code"], block["is_error"]) == ("denied", -32602, False)
+    assert block["detail"] == "pins: changed since it was approved"

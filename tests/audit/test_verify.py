@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from gateway.audit.chain import ChainError, Head, check
-from gateway.audit.verify import CannotTell, Verdict, verify
-from tests.kit.audit import journal, read_log, write_log
+from gateway.audit.verify import CannotTell, Evidence, Verdict, read_anchors, verify
+from tests.kit.audit import journal, read_log, write_log, write_signed_log
+from tests.kit.audit_edits import edit_at_random, rewritten
 
 
 def lines_of(path: Path) -> list[bytes]:
@@ -255,3 +256,68 @@ def test_a_file_that_cannot_be_read_leaves_it_open(tmp_path: Path) -> None:
 
     with pytest.raises(CannotTell, match="cannot be read"):
         verify(tmp_path)
+
+
+def test_random_edits_of_a_signed_log_are_all_found_at_their_line(tmp_path: Path) -> None:
+    """R-C28; ``python -m tests.bench.audit_edits`` makes 2,000 of them."""
+    write_signed_log(tmp_path / "log", tmp_path / "state", 90, max_segment=11_000)
+    missed = [miss for miss in edit_at_random(tmp_path / "log", tmp_path / "work", 200, seed=7) if miss]
+    assert missed == []
+
+
+def test_a_chain_written_anew_without_the_key_is_found_at_the_next_checkpoint(tmp_path: Path) -> None:
+    """S164."""
+    log = tmp_path / "log"
+    write_signed_log(log, tmp_path / "state", 50)
+    (log / "checkpoint.json").unlink()
+    lines = lines_of(log / "00000001.jsonl")
+
+    for at in (0, 2, 30, len(lines) - 2):
+        (log / "00000001.jsonl").write_bytes(b"".join(rewritten(lines, at)))
+        fault = fault_of(verify(log))
+        assert fault[1] == (2 if at == 0 else len(lines)), at
+    (log / "00000001.jsonl").write_bytes(b"".join(rewritten(lines, 2)[:-1]))
+    verdict = verify(log)
+    assert (verdict.ok, verdict.unanchored) == (True, 50), "what nobody signed yet is said to be so"
+    assert "would not be seen" in verdict.notes[0]
+
+
+def test_a_chain_of_somebody_elses_key_is_found_with_a_key_kept_elsewhere(tmp_path: Path) -> None:
+    write_signed_log(tmp_path / "log", tmp_path / "state", 5)
+    trusted = (tmp_path / "log" / "public.pem").read_bytes()
+    write_signed_log(tmp_path / "forged", tmp_path / "other", 5)
+
+    assert verify(tmp_path / "log", Evidence(keys=trusted)).ok
+    assert "not trusted" in str(verify(tmp_path / "forged", Evidence(keys=trusted)).fault)
+    with pytest.raises(CannotTell, match="public key"):
+        verify(tmp_path / "log", Evidence(keys=b"no key"))
+    (tmp_path / "log" / "public.pem").unlink()
+    with pytest.raises(CannotTell, match=r"no public\.pem"):
+        verify(tmp_path / "log")
+
+
+def test_an_unsigned_segment_in_a_signed_log_is_found(tmp_path: Path) -> None:
+    write_signed_log(tmp_path, tmp_path / "state", 2)
+    write_log(tmp_path, 2)
+    assert "without a checkpoint at its beginning" in str(verify(tmp_path).fault)
+
+
+def test_records_that_were_kept_elsewhere_must_be_in_the_log(tmp_path: Path) -> None:
+    write_log(tmp_path / "log", 20)
+    kept = tmp_path / "kept.jsonl"
+    lines = lines_of(tmp_path / "log" / "00000001.jsonl")
+    kept.write_bytes(lines[7] + lines[18])
+    anchors = read_anchors(kept)
+
+    assert verify(tmp_path / "log", Evidence(anchors=anchors)).ok
+    with_lines(tmp_path / "log", lines[:15])
+    fault = verify(tmp_path / "log", Evidence(anchors=anchors)).fault
+    assert str(fault) == "00000001.jsonl:16 seq 16: records up to 19 are missing at the end"
+    with_lines(tmp_path / "log", rewritten(lines, 3))
+    assert fault_of(verify(tmp_path / "log", Evidence(anchors=anchors))) == ("00000001.jsonl", 8, 8)
+    for text in (b"no json", b"{}", b"[]"):
+        kept.write_bytes(text)
+        with pytest.raises(CannotTell):
+            read_anchors(kept)
+    with pytest.raises(CannotTell):
+        read_anchors(tmp_path / "missing")

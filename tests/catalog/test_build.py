@@ -132,3 +132,28 @@ def test_a_server_without_a_listing_has_no_routes_and_delays_nobody() -> None:
 def test_a_listing_of_a_server_that_is_no_longer_configured_is_ignored() -> None:
     catalog = build(Naming(), {"a": stdio()}, {"a": listing("a"), "gone": listing("gone", tool("t"))})
     assert catalog.routes == ()
+
+
+def test_a_tool_whose_schema_cannot_be_checked_against_is_left_out_where_arguments_are_checked() -> None:
+    """S76, S78: reported, not treated as permissive."""
+    outside = tool("outside", inputSchema={"properties": {"a": {"$ref": "https://elsewhere.example/x"}}})
+    listed = {"s": listing("s", outside, tool("plain"))}
+
+    strict = build(Naming(), {"s": stdio()}, listed)
+    lenient = build(Naming(), {"s": stdio(validate="warn")}, listed)
+
+    assert [route.name for route in strict.routes] == ["plain"]
+    assert [(item.name, "not fetched" in item.reason) for item in strict.held_back] == [("outside", True)]
+    assert [route.name for route in lenient.routes] == ["outside", "plain"]
+
+
+def test_what_pins_and_text_rules_hold_back_is_reported_and_not_exposed() -> None:
+    """S138."""
+    held = build(
+        Naming(),
+        {"a": stdio()},
+        {"a": listing("a", tool("t"), tool("u"))},
+        lambda server, definition: f"changed at {server}" if definition.name == "t" else None,
+    )
+    assert [route.name for route in held.routes] == ["u"]
+    assert [(item.name, item.reason) for item in held.held_back] == [("t", "changed at a")]

@@ -50,6 +50,7 @@ async def test_a_server_without_capabilities_has_empty_lists() -> None:
 
 
 async def test_one_unusable_definition_costs_only_itself() -> None:
+    """S145: a definition over 256 KiB is shown to nobody, whatever is long in it."""
     items = [{"name": "good"}, {"noname": 1}, "text", {"name": "big", "description": "x" * (257 * 1024)}]
     listing = await collect(ScriptedSource({("a", Kind.TOOL): [page(*items)]}), "a")  # type: ignore[arg-type]  # reason: literals of JSON.
     assert [item.name for item in listing.definitions] == ["good"]

@@ -11,6 +11,7 @@ import pytest
 from gateway.catalog import refresh as module
 from gateway.catalog.refresh import Refresher
 from gateway.downstream.dialect import Page
+from gateway.errors import DownstreamError, Reason
 from gateway.model.catalog import Kind, Listing
 from gateway.tasks import TaskSet
 from tests.kit.sources import ScriptedSource, page
@@ -119,3 +120,37 @@ async def test_a_removed_server_is_not_read_any_more() -> None:
         lists.apply({})
         lists.changed("b")
         assert (await published.next())[0].server == "b"
+
+
+async def test_lists_are_settled_once_they_were_read_again() -> None:
+    """S139."""
+    source = ScriptedSource({("a", Kind.TOOL): [page({"name": "t"})]}, {"tools": {}})
+    async with refresher(source) as (lists, published):
+        assert await lists.settled("a", 0.0)
+        lists.changed("a", frozenset({Kind.TOOL}))
+        assert not await lists.settled("a", 0.0)
+        assert await lists.settled("a", 5.0)
+        await published.next()
+        lists.changed("a", frozenset({Kind.TOOL}))
+        assert not await lists.settled("a", 0.0)
+
+
+async def test_lists_that_cannot_be_read_are_not_settled_and_tried_again_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """S139: a call on them fails instead of going out."""
+    monkeypatch.setattr(module, "RETRY", 0.01)
+
+    class Failing(ScriptedSource):
+        broken = True
+
+        async def page(self, server: str, kind: Kind, cursor: str | None) -> Page:
+            if self.broken:
+                raise DownstreamError(Reason.TIMEOUT, "no answer")
+            return await super().page(server, kind, cursor)
+
+    source = Failing({("a", Kind.TOOL): [page({"name": "t"})]}, {"tools": {}})
+    async with refresher(source) as (lists, published):
+        lists.changed("a", frozenset({Kind.TOOL}))
+        assert not await lists.settled("a", 0.2)
+        source.broken = False
+        await published.next()
+        assert await lists.settled("a", 5.0)

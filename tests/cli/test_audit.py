@@ -11,7 +11,7 @@ import pytest
 from gateway.audit import events, payload, record
 from gateway.audit.events import Asked
 from gateway.audit.record import DecisionFacts, Ending
-from gateway.cli import audit
+from gateway.cli import audit, audit_lines
 from gateway.errors import Reason
 from gateway.model.call import Target
 from gateway.model.catalog import Kind
@@ -35,7 +35,7 @@ def test_a_good_log_is_ok_and_exits_0(tmp_path: Path, capsys: pytest.CaptureFixt
     write_log(tmp_path, 10)
 
     assert run("verify", str(tmp_path)) == 0
-    assert capsys.readouterr().out == "OK 11 records in 1 segment\n"
+    assert capsys.readouterr().out == "OK 11 records in 1 segment, not signed\n"
 
 
 def test_a_bad_log_is_named_by_segment_line_and_seq_and_exits_1(
@@ -186,7 +186,12 @@ def test_follow_shows_what_is_added_until_it_is_interrupted(
 
 
 def test_an_unmarked_record_is_told_as_far_as_it_goes() -> None:
-    assert audit.describe(rawjson.encode({"event": "gateway.started"})) == "gateway.started"
-    assert audit.describe(rawjson.encode({"event": 7, "principal": {"id": "key:ci-bot"}, "outcome": "odd"})) == (
-        "7  key:ci-bot"
-    )
+    assert audit_lines.describe_line(rawjson.encode({"event": "gateway.started"})) == "gateway.started"
+    assert audit_lines.describe_line(
+        rawjson.encode({"event": 7, "principal": {"id": "key:ci-bot"}, "outcome": "odd"})
+    ) == ("7  key:ci-bot")
+
+
+def test_what_cannot_be_read_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("verify", str(tmp_path), "--key", str(tmp_path / "no.pem")) == 2
+    assert capsys.readouterr().err.startswith(f"{tmp_path / 'no.pem'} cannot be read: ")

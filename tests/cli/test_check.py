@@ -106,10 +106,9 @@ def test_conditions_and_hours_are_compiled_and_reported_where_they_stand(
     assert f"{file}:6: policies[0].allow[0].when: " in out
 
 
-def test_what_is_not_in_force_is_a_note(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_that_callers_need_nothing_is_a_note(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out = checked(write(tmp_path, "servers: {a: {command: x}}\n"), capsys)
     assert code == 0
-    assert "note: not in force: pins: mode warn is what this version has; nothing is held back" in out.splitlines()
     assert "note: callers need no credentials and may call everything" in out.splitlines()
     assert "anonymous  -  none: may call everything" in out.splitlines()
 

@@ -3,6 +3,10 @@ from __future__ import annotations
 import argparse
 import io
 import json
+import os
+import pty
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -65,3 +69,31 @@ def test_common_options_work_before_and_behind_the_command(words: list[str], pat
     add_common(parser.add_subparsers().add_parser("run"))
     args = parser.parse_args(words)
     assert (config_path(args), wants_json(args)) == (Path(path), as_json)
+
+
+def test_headings_and_states_are_coloured_where_that_is_wanted() -> None:
+    stream = io.StringIO()
+    Output(stream, True, True).table(("server", "state"), [("up-to-date", "up"), ("wiki", "failed"), ("x", "upper")])
+    assert stream.getvalue() == (
+        "\x1b[1mSERVER\x1b[0m      \x1b[1mSTATE\x1b[0m\n"
+        "up-to-date  \x1b[32mup\x1b[0m\nwiki        \x1b[31mfailed\x1b[0m\nx           upper\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("variables", "coloured"),
+    [({"TERM": "xterm"}, True), ({"TERM": "xterm", "NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False), ({}, False)],
+)
+def test_colours_are_for_terminals_that_have_them_and_people_who_want_them(
+    variables: dict[str, str], coloured: bool
+) -> None:
+    ours, theirs = pty.openpty()
+    program = "from gateway.cli.output import Output; Output.standard().table(('a',), [('up',)])"
+    try:
+        subprocess.run([sys.executable, "-c", program], env=variables, stdout=theirs, timeout=20, check=True)
+        shown = os.read(ours, 1000)
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert (b"\x1b[" in shown) is coloured
+    assert b"A" in shown

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +29,19 @@ def test_every_snippet_is_json_with_the_address(
 ) -> None:
     value, said = printed(tmp_path, capsys, client, text)
     assert "http://127.0.0.1:8080/mcp" in json.dumps(value)
-    assert ("Bearer" in json.dumps(value)) is (text == CLIENT)
+    assert bool(re.search("gateway[_-]key", json.dumps(value), re.IGNORECASE)) is (text == CLIENT)
     assert said.startswith("for ")
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_where_clients_sign_in_by_themselves_a_snippet_has_no_header(
+    client: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = "https://mcp.example.com/mcp"
+    text = f"listen: {{public_url: '{url}'}}\nauth: {{jwt: {{issuer: 'https://idp.example.com', audience: '{url}'}}}}\n"
+    value, _ = printed(tmp_path, capsys, client, text)
+    assert url in json.dumps(value)
+    assert "Authorization" not in json.dumps(value)
 
 
 def test_claude_code_names_the_key_by_a_variable(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -56,18 +69,26 @@ def test_cursor_names_the_key_by_a_variable(tmp_path: Path, capsys: pytest.Captu
 def test_claude_desktop_gets_a_bridge_and_is_told_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     value, said = printed(tmp_path, capsys, "claude-desktop", CLIENT)
     server = value["mcpServers"]["mcp-gateway"]
-    assert server["command"] == "npx"
-    assert server["args"][:3] == ["-y", "mcp-remote", "http://127.0.0.1:8080/mcp"]
-    assert server["args"][3:] == ["--header", "Authorization:${MCP_GATEWAY_AUTHORIZATION}"]
+    assert server["command"] == str(Path(sys.executable).with_name("mcp-gateway"))
+    assert server["args"] == ["connect", "http://127.0.0.1:8080/mcp", "--key-env", "MCP_GATEWAY_KEY"]
+    assert server["env"] == {"MCP_GATEWAY_KEY": "<the key>"}
     assert "stdio servers only" in said
-    assert "--allow-http" not in server["args"]
+    assert main([*server["args"][:1], "ftp://x", *server["args"][2:]]) == 2
 
 
 def test_a_plain_address_of_another_host_has_to_be_allowed_to_the_bridge(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     value, _ = printed(tmp_path, capsys, "claude-desktop", "listen: {public_url: 'http://gw.internal/mcp'}\n")
-    assert value["mcpServers"]["mcp-gateway"]["args"] == ["-y", "mcp-remote", "http://gw.internal/mcp", "--allow-http"]
+    assert value["mcpServers"]["mcp-gateway"]["args"] == ["connect", "http://gw.internal/mcp", "--allow-http"]
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_view_has_an_address_of_its_own(client: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = write(tmp_path, "servers: {a: {command: x}}\nviews: {desk: {include: ['a/*']}}\n")
+    assert main(["snippet", client, "--view", "desk", "-c", str(config)]) == 0
+    assert "http://127.0.0.1:8080/mcp/desk" in capsys.readouterr().out
+    assert main(["snippet", client, "--view", "other", "-c", str(config)]) == 2
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import pytest
 from gateway.cli import status
 from gateway.cli.main import main
 from gateway.cli.output import Output
+from gateway.protocol.rawjson import Object
 from tests.kit.gateway import Gateway
 
 
@@ -32,6 +33,8 @@ def test_json_is_one_value(gateway: Gateway, capsys: pytest.CaptureFixture[str])
     assert main(["status", "--json", "-c", str(gateway.file)]) == 1
     told = json.loads(capsys.readouterr().out)
     assert told["servers"]["notes"]["state"] == "up"
+    assert told["clients"]["bot"]["tools"] == told["servers"]["notes"]["tools"] - 1
+    assert told["clients"]["bot"]["approx_tokens"] > 50
 
 
 def test_without_a_gateway_it_cannot_tell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -57,3 +60,19 @@ def test_a_refused_reload_and_pending_restarts_are_told() -> None:
     assert "not ready: draining" in text
     assert "gateway.yaml:3: bad" in text
     assert "after a restart: listen.port" in text
+
+
+def test_where_to_sign_in_is_told() -> None:
+    stream = io.StringIO()
+    waiting: Object = {"state": "waiting for consent", "consent_url": "http://gw/oauth/start?ticket=t"}
+    status.show({"endpoint": "u", "ready": True, "servers": {"wiki": waiting}}, Output(stream, terminal=True))
+    assert "sign in to wiki: http://gw/oauth/start?ticket=t" in stream.getvalue()
+
+
+def test_what_waits_for_people_and_what_they_should_know_is_told() -> None:
+    stream = io.StringIO()
+    alert: Object = {"at": "2026-01-01T00:00:00+00:00", "kind": "rate", "client": "bot", "server": None, "name": None}
+    people: Object = {"approvals": {"pending": 2}, "alerts": {"raised": 7, "undelivered": 0, "recent": [alert]}}
+    status.show({"endpoint": "u", "ready": True, **people}, Output(stream, terminal=False))
+    assert "waiting for approval: 2 (approvals list)" in stream.getvalue()
+    assert "alerts: 7, the last at 2026-01-01T00:00:00+00:00: rate bot" in stream.getvalue()

@@ -9,59 +9,32 @@ import pytest
 from pydantic import BaseModel
 
 from gateway.config import availability
-from gateway.config.availability import FEATURES, not_in_force
+from gateway.config.availability import FEATURES
 from gateway.config.places import Loc
 from gateway.config.root import Config
 from gateway.config.shape import annotations_at, members
 from tests.kit.config_files import loaded, only, problems
 
 SERVER = "servers: {a: {command: x}}\n"
-SCOPED = "{tools: '*/x', scopes: [s]}"
 
 REFUSED = [
     ("servers: {a: {openapi: x.yaml}}", "servers.a.openapi"),
-    ("servers: {a: {url: 'http://x', auth: {client_credentials: {}}}}", "servers.a.auth"),
     ("servers: {a: {command: x, catalog: principal}}", "servers.a.catalog"),
-    (f"servers: {{a: {{url: 'https://x', tls: {{spki_sha256: ['{'0' * 64}']}}}}}}", "servers.a.tls.spki_sha256"),
-    ("servers: {a: {command: x, pin: {mode: tofu}}}", "servers.a.pin.mode"),
-    ("servers: {a: {command: x, pin: {mode: strict}}}", "servers.a.pin.mode"),
-    ("servers: {a: {command: x, pin: {probe: {tool: whoami}}}}", "servers.a.pin.probe"),
-    ("servers: {a: {command: x, pin: {files: [data.db]}}}", "servers.a.pin.files"),
-    ("servers: {a: {command: x, results: {hidden: strip}}}", "servers.a.results.hidden"),
-    ("servers: {a: {command: x, results: {secrets: redact}}}", "servers.a.results.secrets"),
-    ("servers: {a: {command: x, results: {markers: flag}}}", "servers.a.results.markers"),
-    ("servers: {a: {command: x, results: {fields: [/a]}}}", "servers.a.results.fields"),
-    ("views: {v: {include: []}}", "views"),
-    ("auth: {jwt: {issuer: 'https://i', audience: a}}", "auth.jwt"),
-    ("listen: {tls: {cert: c, key: k, client_ca: ca}}", "listen.tls.client_ca"),
-    (f"{SERVER}policies: [{{name: p, clients: ['*'], approve: [{{tools: '*/x', by: [a]}}]}}]", "policies[0].approve"),
-    ("policies: [{name: p, clients: ['*'], duplicates: {}}]", "policies[0].duplicates"),
-    (f"{SERVER}policies: [{{name: p, clients: ['*'], allow: [{SCOPED}]}}]", "policies[0].allow[0].scopes"),
-    ("policies: [{name: p, clients: ['*'], audit: {payload: redacted}}]", "policies[0].audit.payload"),
-    ("audit: {payload: full}", "audit.payload"),
-    ("audit: {payload: conditions}", "audit.payload"),
-    ("audit: {sinks: [stdout]}", "audit.sinks"),
-    ("alerts: {sensitive: ['a/*']}", "alerts"),
     ("state: {url: 'redis://x'}", "state.url"),
 ]  # fmt: skip
 
 NOTED = [
-    ("servers: {a: {command: x, instructions: forward}}", "servers.a.instructions"),
-    ("servers: {a: {command: x, pin: {rotating: [TOKEN]}}}", "servers.a.pin.rotating"),
-    ("servers: {a: {command: x, pin: {new_tools: allow}}}", "servers.a.pin.new_tools"),
-    ("servers: {a: {url: 'http://x', allow_networks: [10.0.0.0/8]}}", "servers.a.allow_networks"),
-    ("policies: [{name: p, clients: [anonymous], audit: {redact: [/a]}}]", "policies[0].audit.redact"),
-    ("audit: {retention: 90d}", "audit.retention"),
     ("telemetry: {otlp: 'http://collector'}", "telemetry.otlp"),
 ]
 
 FINE = [
-    "servers: {a: {command: x, pin: {mode: warn}, catalog: shared, asks: [roots], instructions: drop}}",
-    "servers: {a: {command: x, results: {hidden: off, secrets: off, markers: off, fields: []}}}",
+    "servers: {a: {command: x, pin: {mode: warn}, catalog: shared, asks: [roots], instructions: forward}}",
+    "servers: {a: {command: x, results: {hidden: strip, secrets: redact, markers: flag, fields: [/a]}}}",
     "servers: {a: {command: x, pin: {mode: off}}}",
     "servers: {a: {url: 'http://x', transport: http, auth: {}}, b: {url: 'http://x', transport: sse}}",
     "policies: [{name: p, clients: [anonymous], mode: shadow, hours: 'Mon-Fri 08:00-18:00', audit: {payload: shape}}]",
-    "audit: {payload: none, sinks: []}",
+    "audit: {payload: full, sinks: [stdout, 'postgres://u:p@db/audit'], retention: 90d}",
+    "policies: [{name: p, clients: [anonymous], audit: {payload: redacted, redact: [/a]}}]",
     "state: {url: 'memory://'}",
     "views: {}\nalerts: {}\n",
 ]
@@ -104,8 +77,8 @@ SOURCE = Path(availability.__file__).parents[1]
 ABOUT_KEYS = ("availability.py", "reference.py", "schema.py", "shape.py", "translate.py", "paths.py")
 """Modules of the config that speak of keys and do nothing with their values."""
 
-SPOKEN_FOR = {("servers", "required"), ("servers", "validate")}
-"""The loader reads the one before there is a model; ``not_in_force`` tells of the other."""
+SPOKEN_FOR = {("servers", "required")}
+"""The loader reads it before there is a model."""
 
 
 def attributes_read() -> set[str]:
@@ -141,11 +114,3 @@ def test_no_key_is_silently_ignored() -> None:
         and not any(loc[: len(feature.where)] == feature.where for feature in FEATURES)
     ]
     assert silent == []
-
-
-def test_defaults_that_are_not_in_force_are_said_for_servers_that_have_them() -> None:
-    assert not_in_force(Config()) == []
-    plain = Config.model_validate({"servers": {"a": {"command": "x"}}})
-    assert [text.partition(":")[0] for text in not_in_force(plain)] == ["pins", "validate", "text"]
-    off = {"command": "x", "validate": "off", "text": "off", "pin": {"mode": "off"}}
-    assert not_in_force(Config.model_validate({"servers": {"a": off}})) == []

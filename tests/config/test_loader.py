@@ -164,7 +164,7 @@ def test_secrets_are_masked_in_every_repr(tmp_path: Path) -> None:
         f"""
         servers:
           a: {{url: "https://u:{CANARY}@x/?k={CANARY}", headers: {{X: {CANARY}}}}}
-          b: {{command: x, env: {{K: {CANARY}}}}}
+          b: {{command: x, env: {{K: {CANARY}}}, args: [--token, {CANARY}]}}
         clients: {{bot: {{key: {CANARY}-{"k" * 32}}}}}
         admin: {{metrics_token: {CANARY}-0123456789}}
         state: {{sealing_keys: [{CANARY}-{"k" * 32}]}}

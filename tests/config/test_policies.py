@@ -30,3 +30,10 @@ def test_a_policy_has_a_plain_name(name: str) -> None:
 def test_a_limit_counts_per_something() -> None:
     with pytest.raises(ValidationError):
         Policy.model_validate({"name": "p", "clients": ["*"], "limits": [{"concurrency": 1, "per": []}]})
+
+
+def test_what_is_redacted_is_named_by_json_pointers() -> None:
+    audit = {"payload": "redacted", "redact": ["/card/number", "/rows/*/pin"]}
+    assert Policy.model_validate({"name": "p", "clients": ["*"], "audit": audit}).audit.redact[1] == "/rows/*/pin"
+    with pytest.raises(ValidationError, match="no JSON pointer"):
+        Policy.model_validate({"name": "p", "clients": ["*"], "audit": {"redact": ["card"]}})

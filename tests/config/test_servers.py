@@ -28,3 +28,20 @@ def test_validate_is_read_by_the_name_that_is_written() -> None:
 def test_no_timeout_is_nothing() -> None:
     with pytest.raises(ValidationError, match="longer than nothing"):
         Timeouts.model_validate({"probe": "0s"})
+
+
+def test_a_probe_names_a_tool_and_expects_something() -> None:
+    probe = {"tool": "whoami", "expect": {"/structuredContent/dataset": "production", "/content/0/a~1b": None}}
+    made = Server.model_validate({"command": "x", "pin": {"probe": probe}}).pin.probe
+    assert made is not None
+    assert (made.tool, made.arguments) == ("whoami", {})
+    for broken in (
+        {"tool": "whoami"},
+        {"tool": "whoami", "expect": {}},
+        {"tool": "", "expect": {"/a": 1}},
+        {"tool": "whoami", "expect": {"a": 1}},
+        {"tool": "whoami", "expect": {"/a~2": 1}},
+        {"tool": "whoami", "expect": {"/a": 1}, "timeout": 3},
+    ):
+        with pytest.raises(ValidationError):
+            Server.model_validate({"command": "x", "pin": {"probe": broken}})

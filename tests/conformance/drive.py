@@ -5,10 +5,8 @@ names the scenario in ``MCP_CONFORMANCE_SCENARIO``, the revision in ``MCP_CONFOR
 client has to know in ``MCP_CONFORMANCE_CONTEXT`` (JSON). The gateway gets the server without a namespace; ``SCRIPTS``
 says what the client in front does; a scenario without a row gets ``use_everything``. Exit status 0: it could be done.
 
-``CONFIGS`` has what a scenario's server needs beside its URL, and ``CONSENTS`` what a user does who is asked for
-consent (fetches the page that the gateway hands out, say, and follows its redirects); both by the longest prefix of
-the scenario's name. Consent is tried again and again, from before the server is up until the end, since more may be
-wanted in the middle of a call.
+``CONFIGS`` has what a scenario's server needs beside its URL, by the longest prefix of the scenario's name, and
+``consent`` is called while the server is not up, to let a user say yes where it waits for one.
 
 A gateway takes longer to start than a scenario to run: ``GATEWAY`` in the environment is the folder of one that runs
 already (``lend`` wrote there how to reach it); it gets the server by a reload and loses it again at the end. Without
@@ -24,13 +22,12 @@ import re
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Event
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias
 
+from tests.conformance import consenting
 from tests.conformance.front import Front, Refused, front
 from tests.kit.gateway import READY_SECONDS, Gateway, eventually, serving
 from tests.kit.wire import LEGACY
@@ -58,10 +55,6 @@ class Task:
 
 Script: TypeAlias = Callable[[Front, Task], Awaitable[None]]
 Configure: TypeAlias = Callable[[Task], Json]
-Consent: TypeAlias = Callable[[Gateway, Task], None]
-
-
-Row = TypeVar("Row")
 
 
 def plain(task: Task) -> Json:
@@ -69,12 +62,25 @@ def plain(task: Task) -> Json:
     return {}
 
 
-CONFIGS: Final[Mapping[str, Configure]] = {"": plain}
-"""What is added to the server's entry in the config."""
+def protected(task: Task) -> Json:
+    """Return how to get tokens for the server of a scenario about authorization."""
+    return consenting.config(task.scenario, task.context)
 
 
-CONSENTS: Final[Mapping[str, Consent]] = {}
-"""What a user does who is asked for consent; called many times a second, so it finds out whether to act."""
+def unchecked(task: Task) -> Json:
+    """Return that the server gets arguments which do not fit: the scenario sends null where its schema has no null."""
+    return {"validate": "off"}
+
+
+CONFIGS: Final[Mapping[str, Configure]] = {"": plain, consenting.PREFIX: protected, "http-custom-headers": unchecked}
+"""The longest prefix of a scenario's name that is here says what is added to the server's entry in the config."""
+
+
+def consent(gateway: Gateway, task: Task) -> bool:
+    """Say yes as a user would, where the server waits for one; called again and again until the server is up."""
+    if not task.scenario.startswith(consenting.PREFIX):
+        return False
+    return consenting.consent(gateway.status()["servers"].get(task.server, {}))
 
 
 async def add_numbers(client: Front, task: Task) -> None:
@@ -139,13 +145,12 @@ SCRIPTS: Final[Mapping[str, Script]] = {
 
 def server_of(task: Task) -> Json:
     """Return the config of the scenario's server."""
-    return {"url": task.url, "namespace": "", "asks": ASKS, **(longest(CONFIGS, task) or plain)(task)}
+    return {"url": task.url, "namespace": "", "asks": ASKS, **longest(CONFIGS, task)(task)}
 
 
-def longest(table: Mapping[str, Row], task: Task) -> Row | None:
-    """Return the row with the longest prefix of the scenario's name, if any."""
-    prefixes = [prefix for prefix in table if task.scenario.startswith(prefix)]
-    return table[max(prefixes, key=len)] if prefixes else None
+def longest(table: Mapping[str, Configure], task: Task) -> Configure:
+    """Return the row with the longest prefix of the scenario's name; there is one for all."""
+    return table[max((prefix for prefix in table if task.scenario.startswith(prefix)), key=len)]
 
 
 class Borrowed(Gateway):
@@ -187,37 +192,24 @@ def gateway_for(task: Task, borrowed: str, folder: Path) -> Iterator[Gateway]:
 
 
 def is_up(gateway: Gateway, task: Task) -> bool:
-    """Tell whether the server can be used."""
+    """Tell whether the server can be used; a user who is waited for says yes."""
     state = gateway.status()["servers"].get(task.server, {})
-    return state.get("state") == "up" and bool(state.get("listed"))
-
-
-@contextmanager
-def consenting(gateway: Gateway, task: Task) -> Iterator[None]:
-    """Have a user at hand for a block."""
-    consent = longest(CONSENTS, task)
-    if consent is None:
-        yield
-        return
-    over = Event()
-
-    def watch() -> None:
-        while not over.wait(0.05):
-            consent(gateway, task)
-
-    with ThreadPoolExecutor(1) as pool:
-        watching = pool.submit(watch)
-        try:
-            yield
-        finally:
-            over.set()
-        watching.result()
+    if state.get("state") == "up" and state.get("listed"):
+        return True
+    consent(gateway, task)
+    return False
 
 
 async def carry_out(task: Task, gateway: Gateway) -> None:
     """Do as the scenario wants."""
     async with front(gateway.url, task.version) as client:
-        await SCRIPTS.get(task.scenario, use_everything)(client, task)
+        script = SCRIPTS.get(task.scenario, use_everything)
+        await script(client, task)
+        for _ in range(consenting.MAX_CONSENTS):
+            # More scopes may be needed for what was asked for.
+            if not await asyncio.to_thread(consent, gateway, task):
+                break
+            await script(client, task)
 
 
 def main(arguments: list[str]) -> None:
@@ -228,10 +220,10 @@ def main(arguments: list[str]) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(told.get("GATEWAY_FOLDER") or scratch)
         try:
-            with gateway_for(task, told.get("GATEWAY", ""), folder) as gateway, consenting(gateway, task):
+            with gateway_for(task, told.get("GATEWAY", ""), folder) as gateway:
                 eventually(lambda: is_up(gateway, task), "the suite's server is up", READY_SECONDS)
                 asyncio.run(carry_out(task, gateway))
-        except (AssertionError, Refused, TimeoutError) as error:
+        except (AssertionError, Refused, TimeoutError, consenting.Unwilling) as error:
             log = Path(told.get("GATEWAY") or folder) / "gateway.log"
             sys.exit(f"{type(error).__name__}: {error}\n{log.read_text()[-8000:] if log.exists() else ''}")
 

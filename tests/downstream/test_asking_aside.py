@@ -12,10 +12,11 @@ from contextlib import asynccontextmanager
 import pytest
 
 from gateway.downstream import legacy
-from gateway.downstream.connection import Connection, Setup
+from gateway.downstream.connection import Connection
 from gateway.downstream.handshake import handshake
 from gateway.downstream.legacy import Legacy
 from gateway.downstream.parking import Asking
+from gateway.downstream.setup import Setup
 from gateway.downstream.transport import Reply
 from gateway.model.call import Call, Caller
 from gateway.model.exchange import Exchange

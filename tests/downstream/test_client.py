@@ -12,6 +12,7 @@ import pytest
 from gateway import __version__
 from gateway.config.servers import Server
 from gateway.downstream import client as module
+from gateway.downstream.authorizer import Refusal
 from gateway.downstream.client import HttpClient
 from gateway.downstream.transport import Departure
 from gateway.errors import DownstreamError, Reason
@@ -143,6 +144,7 @@ async def test_a_redirect_that_would_change_the_method_names_the_likely_cause(st
         assert error.reason is Reason.PROTOCOL_ERROR
         assert f"redirects ({status})" in error.message
         assert "trailing slash" in error.message
+        assert error.may_have_run is (status == 303)
         assert len(server.seen) == 1
 
 
@@ -291,3 +293,64 @@ async def test_a_place_for_posts_at_another_origin_is_refused(reference: str) ->
         assert (caught.value.reason, caught.value.may_have_run) == (Reason.PROTOCOL_ERROR, False)
         (await client.send("POST", {}, b"{}", Departure())).close()
         assert server.seen[0].target == "/mcp"
+
+
+class Asked:
+    """An authorizer that gives one token after the other."""
+
+    def __init__(self, *tokens: str) -> None:
+        self.tokens = list(tokens)
+        self.refusals: list[Refusal] = []
+
+    async def headers(self) -> Mapping[str, str]:
+        return {"Authorization": f"Bearer {self.tokens[0]}"}
+
+    async def refused(self, refusal: Refusal) -> bool:
+        self.refusals.append(refusal)
+        if len(self.tokens) == 1:
+            return False
+        self.tokens.pop(0)
+        return True
+
+
+@pytest.mark.parametrize("status", [401, 403])
+async def test_a_refused_credential_is_replaced_and_the_request_sent_again(status: int) -> None:
+    async def script(exchange: Exchange) -> None:
+        good = exchange.headers["authorization"] == "Bearer new"
+        head = {} if good else {"WWW-Authenticate": 'Bearer scope="x"'}
+        await exchange.json({}, 200 if good else status, head)
+
+    asked = Asked("old", "new")
+    async with serving(script) as http:
+        client = HttpClient(Server.model_validate({"url": http.url}), authorizer=asked)
+        response = await client.send("POST", {}, b"{}", Departure())
+        response.close()
+        await client.aclose()
+        assert response.status == 200
+        assert [seen.body for seen in http.seen] == [b"{}", b"{}"]
+    assert [refusal.status for refusal in asked.refusals] == [status]
+    assert asked.refusals[0].challenges == ('Bearer scope="x"',)
+
+
+async def test_a_server_that_refuses_everything_is_not_asked_for_ever() -> None:
+    async def never(exchange: Exchange) -> None:
+        await exchange.answer(401)
+
+    asked = Asked("1", "2", "3", "4", "5")
+    async with serving(never) as http:
+        client = HttpClient(Server.model_validate({"url": http.url}), authorizer=asked)
+        response = await client.send("POST", {}, b"{}", Departure())
+        response.close()
+        await client.aclose()
+        assert (response.status, len(http.seen)) == (401, module.MAX_REFUSALS + 1)
+
+
+async def test_a_token_beats_nothing_else_in_its_header_but_the_configured_one() -> None:
+    async with serving(fine) as http:
+        server = Server.model_validate({"url": http.url, "headers": {"Authorization": "old", "X-Key": "k"}})
+        client = HttpClient(server, authorizer=Asked("t"))
+        response = await client.send("POST", {}, b"{}", Departure())
+        response.close()
+        await client.aclose()
+        seen = http.seen[0].headers
+    assert (seen["authorization"], seen["x-key"]) == ("Bearer t", "k")

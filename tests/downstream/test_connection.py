@@ -3,36 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 
-from gateway.downstream.connection import Connection, Setup, State, Wire
+from gateway.downstream.connection import Connection, State
+from gateway.downstream.setup import Setup
 from gateway.downstream.transport import Reply
 from gateway.errors import DownstreamError, Reason
 from gateway.model.catalog import Kind
 from gateway.model.exchange import Exchange
 from gateway.model.outcome import Complete, Failure
-from gateway.protocol.jsonrpc import ErrorObject
 from gateway.protocol.rawjson import Object, decode_value
 from gateway.protocol.versions import Era
 from tests.kit.transport import (
     LEGACY,
     MODERN,
     Farm,
-    Handler,
     Heard,
     Script,
     Sent,
-    bare,
     but,
     call,
-    discover,
     failure,
-    initialize,
     never,
-    refuse,
     reply,
     server,
 )
@@ -53,120 +47,6 @@ async def opened(farm: Farm, era: Era | None = None, heard: Heard | None = None,
     made = connection(farm, era, heard, **config)
     await made.open()
     return made
-
-
-async def test_an_unknown_modern_server_is_asked_once_and_never_greeted() -> None:
-    farm = Farm(MODERN)
-    made = await opened(farm)
-    assert (made.state, made.hello.era, made.instance) == (State.UP, Era.MODERN, "a#1")
-    assert farm.made[0].methods() == ["server/discover"]
-    await made.aclose()
-    assert farm.live == []
-
-
-async def test_an_unknown_legacy_server_is_asked_and_greeted_on_the_same_process() -> None:
-    farm = Farm(LEGACY)
-    made = await opened(farm)
-    assert made.hello.era is Era.LEGACY
-    assert farm.made[0].methods() == ["server/discover", "initialize"]
-    await made.aclose()
-
-
-async def test_a_silent_server_is_greeted_after_the_probe_time() -> None:
-    farm = Farm({"server/discover": never, "initialize": initialize})
-    made = await opened(farm, timeouts={"probe": "30ms"})
-    assert made.hello.era is Era.LEGACY
-    assert len(farm.made) == 1
-    # A cancellation before the handshake would be out of order.
-    assert farm.made[0].cancelled == []
-    await made.aclose()
-
-
-async def test_a_server_that_gives_up_over_the_probe_is_started_once_more_and_not_probed_again() -> None:
-    farm = Farm({"server/discover": exits, "initialize": initialize})
-    made = await opened(farm)
-    assert made.hello.era is Era.LEGACY
-    assert [transport.methods() for transport in farm.made] == [["server/discover"], ["initialize"]]
-    assert farm.made[0].closed
-    await made.aclose()
-
-
-async def test_a_server_that_always_exits_is_started_twice_at_most() -> None:
-    farm = Farm({"server/discover": exits, "initialize": exits})
-    made = connection(farm)
-    with pytest.raises(DownstreamError, match='server "a"') as caught:
-        await made.open()
-    assert caught.value.reason is Reason.UNAVAILABLE
-    assert len(farm.made) == 2
-    assert farm.live == []
-    assert made.state is State.CLOSED
-
-
-async def test_a_modern_server_that_is_slow_to_start_is_asked_again() -> None:
-    answers: Iterator[Handler] = iter([never, discover])
-    script: Script = {"server/discover": lambda sent: next(answers)(sent), "initialize": lambda sent: failure(-32601)}
-    farm = Farm(script)
-    made = await opened(farm, timeouts={"probe": "30ms"})
-    assert made.hello.era is Era.MODERN
-    assert farm.made[0].methods() == ["server/discover", "initialize", "server/discover"]
-    await made.aclose()
-
-
-async def test_a_server_of_neither_era_is_refused() -> None:
-    answers: Iterator[Handler] = iter([never, refuse])
-    farm = Farm({"server/discover": lambda sent: next(answers)(sent)})
-    with pytest.raises(DownstreamError, match="neither era"):
-        await opened(farm, timeouts={"probe": "20ms"})
-    assert farm.live == []
-
-
-async def test_a_remembered_legacy_server_is_greeted_first() -> None:
-    farm = Farm(LEGACY)
-    made = await opened(farm, Era.LEGACY)
-    assert farm.made[0].methods() == ["initialize"]
-    await made.aclose()
-
-
-async def test_a_remembered_era_that_proves_wrong_is_probed_again() -> None:
-    farm = Farm(MODERN)
-    made = await opened(farm, Era.LEGACY)
-    assert (made.hello.era, farm.made[0].methods()) == (Era.MODERN, ["initialize", "server/discover"])
-    await made.aclose()
-    other = Farm(LEGACY)
-    made = await opened(other, Era.MODERN)
-    assert (made.hello.era, other.made[0].methods()) == (Era.LEGACY, ["server/discover", "initialize"])
-    await made.aclose()
-
-
-@pytest.mark.parametrize(("era", "script"), [("modern", LEGACY), ("legacy", MODERN)])
-async def test_a_forced_era_is_not_second_guessed(era: str, script: Script) -> None:
-    farm = Farm(script)
-    with pytest.raises(DownstreamError):
-        await opened(farm, protocol=era)
-    assert farm.made[0].methods() == [{"modern": "server/discover", "legacy": "initialize"}[era]]
-    assert farm.live == []
-
-
-@pytest.mark.parametrize("status", [401, 403, 429, 500, 503])
-async def test_over_http_no_evidence_starts_no_handshake(status: int) -> None:
-    farm = Farm({"server/discover": lambda sent: bare(status), "initialize": initialize}, http=True)
-    with pytest.raises(DownstreamError):
-        await opened(farm, url="http://x.example/mcp")
-    assert farm.made[0].methods() == ["server/discover"]
-
-
-async def test_a_refused_credential_says_so() -> None:
-    """G099."""
-    with pytest.raises(DownstreamError, match="credential rejected"):
-        await opened(Farm({"server/discover": lambda sent: bare(401)}, http=True))
-
-
-@pytest.mark.parametrize("status", [400, 404, 405])
-async def test_over_http_a_plain_refusal_starts_the_handshake(status: int) -> None:
-    farm = Farm({"server/discover": lambda sent: bare(status), "initialize": initialize}, http=True)
-    made = await opened(farm)
-    assert made.hello.era is Era.LEGACY
-    await made.aclose()
 
 
 async def test_a_start_has_an_end() -> None:
@@ -321,14 +201,3 @@ async def test_a_used_up_connection_cannot_be_opened_again() -> None:
     with pytest.raises(RuntimeError, match="opened once"):
         await made.open()
     assert len(farm.made) == 1
-
-
-async def test_before_the_handshake_only_a_ping_is_answered() -> None:
-    farm, heard, ends = Farm(MODERN), Heard(), []
-    wire = Wire(farm("a", server()), heard.events, lambda one, reason: ends.append(reason))
-    wire.notification("notifications/tools/list_changed", {})
-    assert wire.ask("ping", {}) == {}
-    assert isinstance(wire.ask("roots/list", {}), ErrorObject)
-    wire.violation("bad_json", "…")
-    wire.closed("exited")
-    assert (heard.violations, heard.changed, ends, wire.over) == (["bad_json"], [], ["exited"], True)

@@ -15,8 +15,11 @@ from gateway.downstream.health import (
     Restarts,
     State,
     shown,
+    state_after,
     utc_now,
 )
+from gateway.downstream.inspection import Quarantined
+from gateway.downstream.oauth.errors import ConsentNeeded, NoToken
 from gateway.errors import DownstreamError, Reason
 
 
@@ -167,3 +170,14 @@ def test_a_failure_that_is_told_otherwise_does_not_count_and_a_replacement_forge
     circuit.reset()
     with circuit.call():
         assert not circuit.is_open
+
+
+def test_a_caller_without_a_token_says_nothing_about_the_server() -> None:
+    circuit = Circuit("a", Clock())
+    for _ in range(THRESHOLD + 1):
+        with pytest.raises(NoToken), circuit.call():
+            raise ConsentNeeded("sign in", "ticket")
+    assert not circuit.is_open
+    assert state_after(ConsentNeeded("sign in", "ticket")) is State.CONSENT
+    assert state_after(NoToken("no")) is State.FAILED
+    assert state_after(Quarantined("other")) is State.QUARANTINED

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from gateway.config.server_auth import ServerAuth
 from gateway.downstream.isolation import (
     LANES,
     declared,
@@ -22,6 +23,7 @@ from gateway.protocol.versions import Era
 from tests.kit.transport import call, principal, server
 
 MODERN, LEGACY = Era.MODERN, Era.LEGACY
+EXCHANGE = {"client_id": "me", "client_secret": "pw", "issuer": "https://idp.example"}
 IN_SESSION = Caller(LEGACY, "2025-11-25", session="s1")
 
 
@@ -137,6 +139,15 @@ def test_a_client_cannot_make_connections_by_declaring_new_things() -> None:
 def test_the_era_matters_for_a_server_that_may_ask() -> None:
     assert needs_era(server(isolation="shared", asks=["roots"]), call())
     assert not needs_era(server(isolation="shared", asks=["roots"], park=False), call())
+
+
+@pytest.mark.parametrize("way", [{"authorization_code": {"per": "principal"}}, {"token_exchange": EXCHANGE}])
+def test_a_token_of_one_caller_serves_no_other(way: dict[str, object]) -> None:
+    """S48, S101: in both eras, and it need not be known which."""
+    made = server(auth=ServerAuth.model_validate(way))
+    assert key_of(made, MODERN, call()) == key_of(made, LEGACY, call()) == "principal:key:bot"
+    assert not needs_era(made, call())
+    assert key_of(server(auth=ServerAuth.model_validate({"authorization_code": {}})), MODERN, call()) is None
 
 
 APPS: Object = {"extensions": {"io.modelcontextprotocol/ui": {"mimeTypes": ["text/html;profile=mcp-app"]}}}

@@ -9,10 +9,12 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from gateway.config.servers import Server
 from gateway.downstream import wishes
 from gateway.downstream.eras import Eras
 from gateway.downstream.health import State
 from gateway.downstream.hooks import Environment, Hooks
+from gateway.downstream.inspection import Inspector, Offer, Quarantined, Seals
 from gateway.downstream.member import Member
 from gateway.downstream.meters import NoMeters
 from gateway.downstream.transport import Reply
@@ -20,7 +22,7 @@ from gateway.errors import DownstreamError, Reason
 from gateway.model.call import Call, Caller
 from gateway.model.catalog import Kind
 from gateway.model.exchange import Exchange
-from gateway.model.outcome import Complete, Failure
+from gateway.model.outcome import Complete, Failure, InputRequired
 from gateway.protocol.rawjson import Object
 from gateway.protocol.versions import Era
 from tests.kit.transport import (
@@ -322,6 +324,22 @@ async def test_a_call_is_sent_twice_at_most() -> None:
         assert len(farm.made[0].of("tools/call")) == 2
 
 
+@pytest.mark.parametrize("second", [UNSENT, UNKNOWN])
+async def test_what_a_first_attempt_may_have_done_is_not_forgotten_after_a_second(second: DownstreamError) -> None:
+    """S127: the first may have run, the second has not; the caller hears of both."""
+    errors = [UNKNOWN, second]
+
+    async def handler(sent: Sent) -> Reply:
+        error = errors.pop(0)
+        raise DownstreamError(error.reason, error.message, may_have_run=error.may_have_run)
+
+    farm = Farm(but(MODERN, {"tools/call": handler}))
+    async with world(farm, idempotent=["echo"]) as one:
+        with pytest.raises(DownstreamError) as caught:
+            await one.call()
+        assert (caught.value.may_have_run, errors) == (True, [])
+
+
 @pytest.mark.parametrize("status", [401, 403, 429, 503])
 async def test_an_answer_that_serves_nothing_is_not_asked_for_twice(status: int) -> None:
     farm = Farm(but(MODERN, {"tools/call": lambda sent: bare(status)}), http=True)
@@ -519,3 +537,107 @@ async def test_a_forced_era_needs_no_catalog_connection_to_route() -> None:
         assert isinstance(await one.call(by("alice")), Complete)
     expected: Object = {"name": "echo", "arguments": {}}
     assert farm.made[1].of("tools/call")[0].params == expected
+
+
+class Doorkeeper(Inspector):
+    """Lets a server in as long as it is told to."""
+
+    def __init__(self) -> None:
+        self.shut = ""
+        self.looked = 0
+        self.refusal: Failure | DownstreamError | None = None
+
+    async def before(self, name: str, server: Server) -> Seals | None:
+        self.looked += 1
+        if self.shut:
+            raise Quarantined(self.shut)
+        return {}
+
+    async def cleared(self, call: Call, offer: Offer | None = None) -> Failure | None:
+        if isinstance(self.refusal, DownstreamError):
+            raise self.refusal
+        return self.refusal
+
+
+@asynccontextmanager
+async def guarded(farm: Farm, doorkeeper: Doorkeeper, **config: object) -> AsyncIterator[World]:
+    made = World(farm, config)
+    environment = Environment(farm, Eras(), Hooks(), made.meters, inspector=doorkeeper)
+    made.member = Member("a", server(**config), "f" * 64, environment)
+    made.member.start()
+    try:
+        yield made
+    finally:
+        await made.member.aclose()
+
+
+async def reached(world: World, state: State) -> None:
+    async with asyncio.timeout(WAIT):
+        while world.member.status().state is not state:
+            await asyncio.sleep(0.001)
+
+
+async def test_a_quarantined_server_is_not_opened_until_it_is_let_in_and_wanted() -> None:
+    """S137: no transport is made for it; an approval connects at once."""
+    doorkeeper = Doorkeeper()
+    doorkeeper.shut = "not as approved"
+    async with guarded(Farm(MODERN), doorkeeper) as world:
+        await reached(world, State.QUARANTINED)
+        assert world.farm.made == []
+        doorkeeper.shut = ""
+        world.member.keeping.retry()
+        await reached(world, State.UP)
+        assert len(world.farm.made) == 1
+
+
+async def test_a_server_that_is_left_is_looked_at_before_it_is_opened_again() -> None:
+    """S137, S139."""
+    doorkeeper = Doorkeeper()
+    async with guarded(Farm(MODERN), doorkeeper) as world:
+        await reached(world, State.UP)
+        doorkeeper.shut = "not as approved"
+        world.member.sever("not as approved")
+        await reached(world, State.QUARANTINED)
+        assert doorkeeper.looked == 2
+        assert len(world.farm.made) == 1
+
+
+async def test_a_call_that_is_not_cleared_is_not_sent() -> None:
+    """S139: asked once more right before it leaves."""
+    doorkeeper = Doorkeeper()
+    async with guarded(Farm(MODERN), doorkeeper) as world:
+        await reached(world, State.UP)
+        doorkeeper.refusal = Failure(Reason.DENIED, "", hidden=True)
+        assert await world.call() is doorkeeper.refusal
+        assert world.farm.made[0].of("tools/call") == []
+
+
+@pytest.mark.parametrize("lists_are_old", [False, True])
+async def test_answers_go_only_to_what_is_as_approved(lists_are_old: bool) -> None:
+    """S139: a server may turn into another one while a person thinks."""
+    answers: list[object] = []
+
+    async def asks(sent: Sent) -> Reply:
+        later = sent.transport.ask("elicitation/create", mode="form", message="m", requestedSchema={"type": "object"})
+        assert isinstance(later, asyncio.Future)
+        answers.append(await later)
+        return reply(content=[])
+
+    doorkeeper, farm = Doorkeeper(), Farm(but(LEGACY, {"tools/call": asks}))
+    capable = Caller(Era.MODERN, "2026-07-28", capabilities={"elicitation": {"form": {}}})
+    async with guarded(farm, doorkeeper, asks=["elicitation"], protocol="legacy") as world:
+        asked = await world.call(call(caller=capable))
+        assert isinstance(asked, InputRequired)
+        refusal = Failure(Reason.DENIED, "", hidden=True)
+        doorkeeper.refusal = DownstreamError(Reason.UNAVAILABLE, "being read again") if lists_are_old else refusal
+        accepted: Object = {key: {"action": "accept"} for key in asked.requests}
+        again = call(caller=capable, input_responses=accepted, request_state=asked.state, round=2)
+        if lists_are_old:
+            with pytest.raises(DownstreamError, match="being read again"):
+                await world.call(again)
+            doorkeeper.refusal = None
+            assert isinstance(await world.call(again), Complete)
+            assert len(answers) == 1
+        else:
+            assert await world.call(again) is refusal
+            assert answers == []

@@ -8,8 +8,11 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from gateway.downstream.connection import Connection, Setup
+from gateway.downstream.connection import Connection
+from gateway.downstream.dialect import Hello
 from gateway.downstream.health import Restarts
+from gateway.downstream.oauth.errors import ConsentNeeded
+from gateway.downstream.setup import Setup
 from gateway.downstream.slot import LONGER_WAIT, SHORTEST_WAIT, Slot
 from gateway.downstream.transport import Reply
 from gateway.errors import DownstreamError, Reason
@@ -200,6 +203,30 @@ async def test_use_is_counted_and_dated() -> None:
             assert one.in_flight == 1
         assert one.in_flight == 0
         assert one.last_used >= before
+
+
+async def test_a_missing_token_is_no_failed_start_and_is_told_as_it_is() -> None:
+    watch = Watch()
+    crashes: list[BaseException] = []
+    tasks = TaskSet(lambda name, error: crashes.append(error))
+    slot = Slot("principal:key:alice", Refusing, Restarts("a"), tasks, watch)
+    for _ in range(2):
+        with pytest.raises(ConsentNeeded):
+            await slot.get()
+    assert watch.events == ["refused", "refused"]
+    assert (slot.wait(), crashes) == (SHORTEST_WAIT, [])
+    await slot.aclose()
+
+
+class Refusing(Connection):
+    """A connection to a server that wants a token."""
+
+    def __init__(self) -> None:
+        super().__init__(Setup("a", server(), Farm({})))
+
+    async def open(self) -> Hello:
+        await self.aclose()
+        raise ConsentNeeded("sign in", "ticket")
 
 
 async def test_a_task_keeps_its_slot_for_as_long_as_it_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:

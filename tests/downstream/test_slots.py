@@ -8,8 +8,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from gateway.downstream.connection import Connection, Setup
+from gateway.downstream.connection import Connection
 from gateway.downstream.health import Restarts
+from gateway.downstream.setup import Setup
 from gateway.downstream.slot import Slot
 from gateway.downstream.slots import Slots
 from gateway.downstream.turns import Held

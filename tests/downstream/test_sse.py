@@ -10,11 +10,12 @@ import pytest
 
 from gateway.config.servers import Server
 from gateway.downstream import remote
-from gateway.downstream.connection import Connection, Setup
+from gateway.downstream.connection import Connection
 from gateway.downstream.guardian import Guardian
 from gateway.downstream.http import HttpTransport
 from gateway.downstream.meters import NoMeters
 from gateway.downstream.sessions import SessionTransport
+from gateway.downstream.setup import Setup
 from gateway.downstream.sse import SseTransport
 from gateway.downstream.transport import Request
 from gateway.downstream.transports import Transports

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from gateway.downstream import stderr as module
+from gateway.downstream.lent import Lent
 from gateway.downstream.stderr import KEPT, LINE_SHOWN, LINES_PER_SECOND, Stderr
 
 
@@ -76,7 +77,8 @@ def test_the_next_second_is_logged_again(log: Log) -> None:
 
 def test_what_a_server_was_given_to_keep_is_masked_in_what_it_says(log: Log) -> None:
     """S151: keys are, in every place it can be read; words and paths, which tell what is wrong, are not."""
-    ring = Stderr("files", at(0), given=["sk-secret-0123456789", "0123456789-longer", "production", "/srv/data/notes"])
+    given = ["sk-secret-0123456789", "0123456789-longer", "production", "/srv/data/notes"]
+    ring = Stderr("files", at(0), lent=Lent(given))
     ring.feed(b"production: bad key sk-secret-0123456789 for /srv/data/notes\n")
 
     said = "production: bad key *** for /srv/data/notes"

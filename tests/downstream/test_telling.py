@@ -9,7 +9,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from gateway.downstream import wishes
-from gateway.downstream.connection import Connection, Setup
+from gateway.downstream.connection import Connection
+from gateway.downstream.setup import Setup
 from gateway.downstream.telling import Telling
 from gateway.downstream.wishes import Wanted
 from gateway.errors import DownstreamError, Reason

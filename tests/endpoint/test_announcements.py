@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Literal
 
+from gateway.config.root import View
 from gateway.endpoint.announcements import Announcements, Subscriber
 from gateway.model.catalog import Kind
 from gateway.model.principal import ANONYMOUS
 from tests.kit.definitions import tool
-from tests.kit.endpoint import NOTES, FakeServices, moment
+from tests.kit.endpoint import NOTES, FakeMoment, FakeServices, config, moment
 
 TOOLS, PROMPTS, RESOURCES = (f"notifications/{kind}/list_changed" for kind in ("tools", "prompts", "resources"))
 
@@ -129,4 +131,22 @@ async def test_closing_ends_every_subscription() -> None:
     services.changed("notes", Kind.TOOL)
     announcements.close()
     assert services.listeners == []
+    assert await heard.nothing()
+
+
+async def test_a_view_in_search_mode_hears_of_its_tools_only_when_its_mode_changes() -> None:
+    def moment_in(mode: Literal["list", "search"]) -> FakeMoment:
+        include = ["notes/add", "notes/greet"]
+        return moment(config(views={"desk": View(include=include, mode=mode)}))
+
+    services = FakeServices(moment_in("search"))
+    announcements, heard, subscriber = listening(services, Kind.TOOL, Kind.PROMPT)
+    subscriber.view = "desk"
+    announcements.subscribe(subscriber)
+    services.changed("notes", Kind.TOOL, Kind.PROMPT)
+    assert await heard.next() == PROMPTS
+    assert await heard.nothing()
+    services.reload(moment_in("list"))
+    announcements.refresh(lambda principal: principal)
+    assert await heard.next() == TOOLS
     assert await heard.nothing()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from gateway import __version__
 from gateway.endpoint import discover
@@ -41,7 +42,20 @@ def test_a_handshake_offers_the_same() -> None:
     }
 
 
-def test_both_eras_are_told_of_the_extensions_that_visible_servers_offer() -> None:
+def test_both_eras_are_told_the_instructions_of_servers_of_which_something_is_seen() -> None:
+    """S74."""
+    now = moment(lists={"notes": listing("notes", tool("t"))})
+    assert "instructions" not in json.loads(rawjson.encode(discover.discovery(now, ANONYMOUS, None)))
+    now.catalog = replace(now.catalog, guidance={"notes": "# notes\n\nRead first.", "other": "# other\n\nObey."})
+    told = "# notes\n\nRead first."
+    assert json.loads(rawjson.encode(discover.discovery(now, ANONYMOUS, None)))["instructions"] == told
+    shaken = discover.handshake("2025-11-25", {}, now.guidance(ANONYMOUS, None))
+    assert json.loads(rawjson.encode(shaken))["instructions"] == told
+    now.hides = lambda principal, target: True
+    assert now.guidance(ANONYMOUS, None) == ""
+
+
+def test_both_eras_are_told_of_of_the_extensions_that_visible_servers_offer() -> None:
     """2026-07-28 basic/versioning §Extension Negotiation."""
     offered: rawjson.Object = {"extensions": {"com.example/search": {"deep": True}}}
     now = moment(lists={"notes": listing("notes", tool("t"), era="modern", capabilities=offered)})

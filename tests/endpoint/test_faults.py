@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -108,6 +109,24 @@ def test_a_missing_capability_is_relayed_only_if_the_client_lacks_it(
 def test_unreadable_data_is_no_capability() -> None:
     error = ErrorObject(-32021, "m", rawjson.Raw(b"{"))
     assert faults.of_server(asked(Era.MODERN), error, "modern") is error
+
+
+@pytest.mark.parametrize(
+    ("kind", "era", "code", "message", "data"),
+    [
+        (Kind.TOOL, Era.MODERN, -32602, "Unknown tool: x://y", None),
+        (Kind.PROMPT, Era.LEGACY, -32602, "Unknown prompt: x://y", None),
+        (Kind.RESOURCE, Era.MODERN, -32602, "Resource not found", {"uri": "x://y"}),
+        (Kind.TEMPLATE, Era.LEGACY, -32002, "Resource not found", {"uri": "x://y"}),
+    ],
+)
+def test_what_is_unknown_hidden_or_held_back_has_one_answer(
+    kind: Kind, era: Era, code: int, message: str, data: object
+) -> None:
+    """S60."""
+    error = faults.unknown(replace(asked(era), target=Target(kind, "notes", "own")))
+    assert (error.code, error.message) == (code, message)
+    assert (None if error.data is None else json.loads(rawjson.raw_bytes(error.data))) == data
 
 
 @pytest.mark.parametrize("extension", ["io.modelcontextprotocol/oauth-client-credentials", "com.example/search"])

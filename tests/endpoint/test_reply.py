@@ -73,7 +73,8 @@ def test_a_refused_tool_call_is_a_result_in_both_eras() -> None:
 def test_any_other_refusal_is_an_error_with_status_200(era: Era, reason: Reason, code: int) -> None:
     status, message = answered(Failure(reason, "text"), asked(era, "resources/read"))
     assert status == 200
-    assert message["error"] == {"code": code, "message": "text", "data": {"source": "gateway", "reason": reason.value}}
+    told = {"source": "gateway", "reason": reason.value, "mayHaveRun": False}
+    assert message["error"] == {"code": code, "message": "text", "data": told}
 
 
 @pytest.mark.parametrize("era", Era)
@@ -132,3 +133,14 @@ def test_an_answer_without_body_has_no_content_type() -> None:
 def test_a_rejection_may_close_the_connection() -> None:
     assert reply.rejected(Rejection(400, -32600, "m", "r", close=True), {}).keep_alive is False
     assert reply.rejected(Rejection(404, None, "", "r", headers={"Allow": "GET"}), {}).headers["Allow"] == "GET"
+
+
+@pytest.mark.parametrize(("era", "status"), [(Era.MODERN, 400), (Era.LEGACY, 200)])
+def test_what_is_held_back_is_answered_like_an_unknown_name(era: Era, status: int) -> None:
+    """S60, S137."""
+    call = Call("id", 7, "tools/call", {}, Target(Kind.TOOL, "notes", "add"), ANONYMOUS, Caller(era, "v"), "n__add")
+    hidden = Failure(Reason.DENIED, "", hidden=True, detail="changed since it was approved")
+    assert answered(hidden, call) == (
+        status,
+        {"jsonrpc": "2.0", "id": 7, "error": {"code": -32602, "message": "Unknown tool: n__add"}},
+    )

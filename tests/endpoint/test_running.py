@@ -64,6 +64,21 @@ async def test_a_crash_is_an_internal_error_that_tells_nothing() -> None:
     assert outcome.error is not None
     assert outcome.error.code == -32603
     assert "secret" not in outcome.error.message
+    assert outcome.error.data == raw({"source": "gateway", "mayHaveRun": False})
+
+
+async def test_a_crash_after_dispatch_says_that_the_call_may_have_run() -> None:
+    async def chain(call: Call, exchange: Exchange) -> Outcome:
+        exchange.mark_dispatched()
+        raise ValueError("secret")
+
+    now = moment()
+    now.chain = chain
+    outcome = await Running().run(now, CALL, Exchange(), Ticket())
+    assert isinstance(outcome, Failure)
+    assert outcome.error is not None
+    assert outcome.error.data == raw({"source": "gateway", "mayHaveRun": True})
+    assert "may have run in part" in outcome.error.message
 
 
 async def test_a_stopped_call_says_why_and_whether_it_may_have_run() -> None:

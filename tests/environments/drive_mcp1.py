@@ -2,6 +2,8 @@
 
     drive_mcp1.py URL legacy [KEY]
 
+In place of URL a JSON array is a command, to be started and spoken to over its pipes.
+
 The session stays open between commands, so a test sees whether it survives a refusal.
 """
 
@@ -12,7 +14,8 @@ import json
 import sys
 
 import httpx
-from mcp import ClientSession, McpError
+from mcp import ClientSession, McpError, StdioServerParameters
+from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import (
     CreateMessageRequestParams,
@@ -65,19 +68,28 @@ async def sampled(context: object, params: CreateMessageRequestParams) -> Create
     return CreateMessageResult(role="assistant", content=TextContent(type="text", text=f"soup ({words})"), model="m")
 
 
-async def main(url: str, key: str | None) -> None:
-    headers = {"Authorization": f"Bearer {key}"} if key else {}
-    async with (
-        httpx.AsyncClient(headers=headers, timeout=30) as client,
-        streamable_http_client(url, http_client=client) as (read, write, _),
-        ClientSession(read, write, elicitation_callback=elicited, sampling_callback=sampled) as session,
-    ):
+async def serve(read: object, write: object) -> None:
+    async with ClientSession(read, write, elicitation_callback=elicited, sampling_callback=sampled) as session:
         show({"ok": raw(await session.initialize())})
         while line := await asyncio.to_thread(sys.stdin.readline):
             try:
                 show({"ok": raw(await command(session, json.loads(line)))})
             except McpError as error:
                 show({"error": raw(error.error)})
+
+
+async def main(url: str, key: str | None) -> None:
+    if url.startswith("["):
+        program, *arguments = json.loads(url)
+        async with stdio_client(StdioServerParameters(command=program, args=arguments)) as (read, write):
+            await serve(read, write)
+        return
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    async with (
+        httpx.AsyncClient(headers=headers, timeout=30) as client,
+        streamable_http_client(url, http_client=client) as (read, write, _),
+    ):
+        await serve(read, write)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
 """Runs inside the environment of the Python SDK 2.x: commands as JSON lines on stdin, results on stdout.
 
-    drive_mcp2.py URL legacy|modern [KEY]
+    drive_mcp2.py URL legacy|modern|auto [KEY]
+
+In place of URL a JSON array is a command, to be started and spoken to over its pipes.
 
 The client stays open between commands, so a test sees whether it survives a refusal.
 """
@@ -12,7 +14,8 @@ import json
 import sys
 
 import httpx2
-from mcp import Client, MCPError
+from mcp import Client, MCPError, StdioServerParameters
+from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import (
     CreateMessageRequestParams,
@@ -67,12 +70,19 @@ async def sampled(context: object, params: CreateMessageRequestParams) -> Create
     return CreateMessageResult(role="assistant", content=TextContent(type="text", text=f"soup ({words})"), model="m")
 
 
+def transport(url: str, http: httpx2.AsyncClient) -> object:
+    if url.startswith("["):
+        program, *arguments = json.loads(url)
+        return stdio_client(StdioServerParameters(command=program, args=arguments))
+    return streamable_http_client(url, http_client=http)
+
+
 async def main(url: str, mode: str, key: str | None) -> None:
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     async with (
         httpx2.AsyncClient(headers=headers, timeout=30) as http,
         Client(
-            streamable_http_client(url, http_client=http),
+            transport(url, http),
             mode=MODES[mode],
             elicitation_callback=elicited,
             sampling_callback=sampled,

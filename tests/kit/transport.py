@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from gateway.config.servers import Server
 from gateway.downstream.dialect import Events, Peer
+from gateway.downstream.lent import Lent
 from gateway.downstream.transport import Answer, Inbox, Later, Owed, Reply, Request
 from gateway.errors import DownstreamError, Reason
 from gateway.model.call import Call, Caller, Target
@@ -107,6 +108,14 @@ class FakeTransport:
         self._pending: set[asyncio.Future[None]] = set()
         self._moved = asyncio.Event()
         self.owed = Owed()
+
+    @property
+    def key_digest(self) -> str:
+        return ""
+
+    @property
+    def lent(self) -> Lent:
+        return Lent()
 
     @property
     def last_words(self) -> str:

@@ -133,6 +133,7 @@ async def test_changes_reach_those_who_may_see_them_and_nobody_else(tmp_path: Pa
     server = McpServer("modern", "one")
     other = McpServer("legacy", "two")
     async with http_server.serving(server.script) as one, http_server.serving(other.script) as two:
+        urls = {"one": one.url, "two": two.url}
 
         def config(alice: list[str]) -> Json:
             policies = [
@@ -140,7 +141,8 @@ async def test_changes_reach_those_who_may_see_them_and_nobody_else(tmp_path: Pa
                 {"name": "b", "clients": ["bob"], "allow": ["two/*"]},
             ]
             return {
-                "servers": {"one": {"url": one.url}, "two": {"url": two.url}},
+                # A new tool that waits for its approval would be a change that nobody sees.
+                "servers": {name: {"url": url, "pin": {"new_tools": "allow"}} for name, url in urls.items()},
                 "clients": CLIENTS,
                 "policies": policies,
             }

@@ -37,3 +37,14 @@ def test_ends_are_values() -> None:
     assert InputRequired({}, None) != InputRequired({}, "")
     ends: list[Outcome] = [Started({}), Complete({})]
     assert ends[0] != ends[1]
+
+
+def test_a_program_is_told_reason_and_truth_and_no_more_than_there_is() -> None:
+    assert Failure(Reason.DENIED, "no").facts() == {"reason": "denied", "mayHaveRun": False}
+    late = Failure(Reason.APPROVAL_REQUIRED, "", may_have_run=True, retry_after_ms=5, approval="a1")
+    assert late.facts() == {
+        "reason": "approval_required",
+        "mayHaveRun": True,
+        "retryAfterMs": 5,
+        "approval": "a1",
+    }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from gateway.audit.keys import AuditKey
@@ -11,11 +13,14 @@ from gateway.model.exchange import Exchange
 from gateway.model.outcome import Failure, Outcome
 from gateway.pipeline.account import Account
 from gateway.pipeline.compose import Ingredients, compose
+from gateway.pipeline.filter import Filter, Sieve
 from gateway.pipeline.rounds import Terms
 from gateway.policy.engine import Engine
 from gateway.policy.limits import InFlight, Limiter
+from gateway.policy.repeats import Repeats
 from gateway.state.memory import MemoryStore
 from gateway.telemetry.metrics import Metrics
+from tests.kit.approvals import desk
 from tests.kit.calls import OK, MemoryLog, call
 from tests.kit.configs import loaded
 
@@ -48,6 +53,10 @@ def server(log: MemoryLog) -> Server:
     return Server(log)
 
 
+async def cleared(call: Call) -> None:
+    """Let everything pass."""
+
+
 async def run(log: MemoryLog, server: Server, *calls: Call) -> list[Outcome]:
     chain = compose(
         Ingredients(
@@ -59,6 +68,11 @@ async def run(log: MemoryLog, server: Server, *calls: Call) -> list[Outcome]:
             Metrics(),
             lambda _: "recorded",
             lambda _: Terms(5.0),
+            lambda _: "enforce",
+            cleared,
+            Filter(lambda _: Sieve(), Metrics()),
+            Repeats(MemoryStore()),
+            desk(Path("/nonexistent")),
         )
     )
     return [await chain.run(asked, Exchange()) for asked in calls]

@@ -7,6 +7,8 @@ import asyncio
 import pytest
 
 from gateway.errors import Reason
+from gateway.model.call import Call
+from gateway.model.exchange import Exchange
 from gateway.model.outcome import Failure, InputRequired, Outcome
 from gateway.pipeline.observe import Observe, error_type, outcome_label
 from gateway.protocol.jsonrpc import ErrorObject
@@ -77,3 +79,33 @@ async def test_a_call_that_never_left_has_no_downstream_time() -> None:
     metrics = Metrics()
     await Observe(metrics)(call(), passage(), Next(Failure(Reason.DENIED, "")))
     assert "mcp_client_operation_duration_seconds_sum{" not in observed(metrics)
+
+
+async def test_whoever_watches_sees_each_call_with_how_it_ended() -> None:
+    seen: list[tuple[str, Outcome]] = []
+    step = Observe(Metrics(), lambda asked, outcome: seen.append((asked.target.name, outcome)))
+    refused = Failure(Reason.DENIED, "no")
+    await step(call("t"), passage(), Next())
+    await step(call("u"), passage(), Next(refused))
+    with pytest.raises(asyncio.CancelledError):
+        await step(call("v"), passage(), Next(asyncio.CancelledError()))
+    assert seen == [("t", OK), ("u", refused), ("v", Failure(Reason.CANCELLED, ""))]
+
+
+async def test_a_call_is_on_the_roll_while_it_runs_and_leaves_it_however_it_ends() -> None:
+    class Written:
+        def __init__(self) -> None:
+            self.lines: list[tuple[str, ...]] = []
+
+        def began(self, call: Call, exchange: Exchange) -> None:
+            self.lines.append(("began", call.target.name))
+
+        def ended(self, call: Call, label: str, seconds: float) -> None:
+            self.lines.append(("ended", call.target.name, label))
+
+    roll = Written()
+    step = Observe(Metrics(), roll=roll)
+    await step(call("t"), passage(), Next())
+    with pytest.raises(asyncio.CancelledError):
+        await step(call("u"), passage(), Next(asyncio.CancelledError()))
+    assert roll.lines == [("began", "t"), ("ended", "t", "ok"), ("began", "u"), ("ended", "u", "cancelled")]

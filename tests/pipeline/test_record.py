@@ -12,6 +12,7 @@ from gateway.model.call import TaskRef
 from gateway.model.outcome import Failure, InputRequired, Started
 from gateway.pipeline.account import Account
 from gateway.pipeline.record import Record
+from gateway.protocol.jsonrpc import ErrorObject
 from tests.kit.calls import OK, MemoryLog, Next, call, passage
 
 
@@ -92,3 +93,33 @@ async def test_the_end_waits_for_the_disk_only_where_the_config_says_so(durable:
     log = MemoryLog()
     await step(log, durable_end=durable)(call(), passage(started=True), Next())
     assert log.durable == [durable]
+
+
+async def test_a_call_that_breaks_the_gateway_has_its_end_too() -> None:
+    """S157: a start is never left open while the process lives."""
+    log, mine = MemoryLog(), passage(started=True)
+    mine.exchange.mark_dispatched()
+    with pytest.raises(ZeroDivisionError):
+        await step(log)(call(), mine, Next(ZeroDivisionError()))
+    assert log.events == ["call.end"]
+    outcome = log.entries[0]["outcome"]
+    assert isinstance(outcome, dict)
+    assert (outcome["status"], outcome["may_have_run"]) == ("protocol_error", True)
+
+
+@pytest.mark.parametrize("started", [True, False])
+async def test_what_stops_a_later_round_says_that_the_call_may_have_run(started: bool) -> None:
+    log, refused = MemoryLog(), Failure(Reason.UNAVAILABLE, "The server is away. The call did not run.")
+    ended = await step(log)(call(round=2), passage(started=started, rounds=2), Next(refused))
+    assert isinstance(ended, Failure)
+    assert ended.may_have_run
+    assert ended.text.startswith(refused.text)
+    assert "an earlier one of the same call reached its server" in ended.text
+    outcome = log.entries[0]["outcome"]
+    assert isinstance(outcome, dict)
+    assert outcome["may_have_run"] is True
+
+
+async def test_a_servers_own_error_in_a_later_round_stays_as_it_is() -> None:
+    own = Failure(Reason.PROTOCOL_ERROR, "", error=ErrorObject(1, "mine"))
+    assert await step(MemoryLog())(call(round=2), passage(started=True, rounds=2), Next(own)) is own

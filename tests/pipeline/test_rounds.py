@@ -252,3 +252,29 @@ async def test_a_call_that_no_server_answers_needs_no_terms_of_one() -> None:
     rounds = Rounds(account, unknown, lambda server: "recorded", 0.001)
 
     assert await rounds(legacy(), Passage(Exchange()), Server(OK)) is OK
+
+
+async def test_people_who_were_waited_for_before_leave_less_time() -> None:
+    class Silent:
+        async def __call__(self, requests: dict[str, rawjson.Raw]) -> rawjson.Object:
+            await asyncio.sleep(60)
+            return {}
+
+    way = Passage(Exchange(ask=Silent()), waited=5.0)
+    async with asyncio.timeout(2):
+        outcome = await step(MemoryLog(), 5.0)(legacy(), way, Server(InputRequired({"a": ELICIT}, "s")))
+    assert isinstance(outcome, Failure)
+    assert outcome.reason is Reason.TIMEOUT
+
+
+async def test_a_call_that_is_refused_on_its_way_back_is_given_up() -> None:
+    """S139: its client's only request ends with the refusal, and nobody comes for the call that its server holds."""
+    given_up: list[bool] = []
+    refusal = Failure(Reason.DENIED, "", hidden=True)
+    way = Passage(Exchange(ask=Client(YES), abandon=lambda: given_up.append(True)))
+    server = Server(InputRequired({"a": ELICIT}, "s", held=True), refusal)
+    assert await step(MemoryLog())(legacy(), way, server) is refusal
+    assert given_up == [True]
+    fine = Passage(Exchange(ask=Client(YES), abandon=lambda: given_up.append(True)))
+    assert await step(MemoryLog())(legacy(), fine, Server(InputRequired({"a": ELICIT}, "s", held=True), OK)) is OK
+    assert given_up == [True]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -98,3 +99,12 @@ def test_lists_of_ever_new_principals_do_not_pile_up() -> None:
     for number in range(10_000):
         lists.get((Kind.TOOL, str(number), frozenset(), frozenset(), None), lambda: ())
     assert len(lists) <= 4096
+
+
+def test_nothing_of_a_withheld_server_is_reached_not_even_by_name() -> None:
+    """S137: ``SERVER+URI`` is accepted for every other server."""
+    moment = replace(snapshot([]), withheld=frozenset({"a"}))
+    assert moment.resolve_uri("a+file:///x", ANONYMOUS, None).target is None
+    found = moment.resolve_uri("b+file:///x", ANONYMOUS, None).target
+    assert found is not None
+    assert found.server == "b"

@@ -196,7 +196,7 @@ def test_now_may_come_from_any_zone() -> None:
 
 def test_the_weight_of_a_value_counts_items_and_text() -> None:
     size = measure({"ab": ["cde", 1, {"f": None}], "g": "hi"})
-    assert (size.items, size.text, size.too_deep) == (6, 2 + 3 + 1 + 1 + 2, False)
+    assert (size.items, size.text, size.unfit) == (6, 2 + 3 + 1 + 1 + 2, False)
     assert measure({}) == conditions.Size()
 
 
@@ -216,3 +216,17 @@ def test_only_the_right_value_makes_a_condition_true(value: Value) -> None:
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not number:
         assert LIMIT.truth(facts({"limit": value})) is None
+
+
+@pytest.mark.parametrize("text", ["/srv/docs/a\0.md", "ok\0", "\0"])
+def test_a_text_that_cel_would_end_early_is_an_error_and_not_its_beginning(text: str) -> None:
+    """S67: what is behind a NUL would reach the server and no condition."""
+    for expression in ("args.x.startsWith('')", "args.x.size() < 100", "args.y == 1"):
+        condition = compile_condition(expression)
+        assert condition.truth(facts({"x": text, "y": 1})) is None
+        assert condition.truth(facts({"x": "fine", "y": 1, "z": [{text: 1}]})) is None
+    odd = Target(Kind.RESOURCE, "files", text)
+    assert compile_condition("tool.name.startsWith('')").truth(facts({}, target=odd)) is None
+    assert compile_condition("tool.server == 'files'").truth(facts({}, target=odd)) is True
+    with pytest.raises(ConditionError, match="NUL"):
+        compile_condition("true\0 && false")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gateway.config.policies import Entry, Limit, Policy
+from gateway.config.policies import Approval, Entry, Limit, Policy
 from gateway.config.root import Config, LoadedConfig, View
 from gateway.model.call import Beyond, Target
 from gateway.model.catalog import Kind
@@ -42,6 +42,21 @@ def test_rules_that_match_nothing_are_told_with_the_nearest_name() -> None:
         ("policies[p].deny[0]", ""),
         ("policies[p].limits[0].tools[1]", ""),
         ("views.v.include[1]", ""),
+    ]
+
+
+def test_what_needs_a_yes_and_what_is_no_tool_is_judged_too() -> None:
+    """G074."""
+    wanted = [Approval(tools="wiki/serach"), Approval(tools="wiki/read_*")]
+    listed = [*OFFERED, Target(Kind.RESOURCE, "files", "file:///srv/a.md")]
+    names: list[str | Entry] = ["resource:files/file:///srv/b.md", "any:wiki/summarize", "prompt:files/*"]
+    rules = engine(Policy(name="p", clients=["*"], allow=names, approve=wanted))
+    without_templates = [target for target in listed if target.kind is not Kind.TEMPLATE]
+    assert [(problem.path, problem.hint) for problem in dead_rules(rules, without_templates, [])] == [
+        ("policies[p].allow[0]", "did you mean files/file:///srv/a.md?"),
+        ("policies[p].allow[1]", "did you mean wiki/summarise?"),
+        ("policies[p].allow[2]", ""),
+        ("policies[p].approve[0].tools", "did you mean wiki/search?"),
     ]
 
 

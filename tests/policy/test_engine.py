@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.config.access import Client
-from gateway.config.policies import Entry, Limit, PayloadMode, Policy, PolicyAudit
+from gateway.config.policies import Approval, Entry, Limit, PayloadMode, Policy, PolicyAudit
 from gateway.config.root import Audit, Config, LoadedConfig, View
 from gateway.config.types import Rate
 from gateway.errors import ConfigError
@@ -201,7 +201,11 @@ def test_a_missing_scope_leaves_a_tool_listed_and_is_told_in_full() -> None:
     reader = Principal("sub:https://idp/r", "jwt", "idp", scopes=frozenset({"crm.read"}))
     writer = Principal("sub:https://idp/w", "jwt", "idp", scopes=frozenset({"crm.read", "crm.write"}))
     refused = ask(rules, "crm/edit", reader)
-    assert (refused.allowed, refused.reason, refused.scopes) == (False, "insufficient_scope", frozenset({"crm.write"}))
+    assert (refused.allowed, refused.reason, refused.scopes) == (
+        False,
+        "insufficient_scope",
+        frozenset({"crm.read", "crm.write"}),
+    )
     assert sees(rules, "crm/edit", reader)
     assert ask(rules, "crm/edit", writer).allowed
 
@@ -251,6 +255,21 @@ def test_limits_of_all_matching_policies_are_collected_for_an_allowed_call() -> 
     assert [limit.policy for limit in ask(rules, "wiki/x").limits] == ["a", "a"]
     denied = engine(Policy(name="a", clients=["*"], deny=["*/*"], limits=[Limit(concurrency=1)]))
     assert ask(denied, "wiki/x").limits == ()
+
+
+def test_the_arguments_that_rules_read_are_named_where_the_log_keeps_them() -> None:
+    """Those of shadow policies too, and of no rule about other targets or other callers."""
+    policies = [
+        Policy(
+            name="a", clients=["*"], allow=[Entry(tools="wiki/*", when="args.page.number < 3 && args.lang == 'en'")]
+        ),
+        Policy(name="b", clients=["*"], deny=[Entry(tools="wiki/x", when="args.page.secret")], mode="shadow"),
+        Policy(name="c", clients=["*"], deny=[Entry(tools="files/*", when="args.path == '/'"), "wiki/y"]),
+        Policy(name="d", clients=["ann"], deny=[Entry(tools="wiki/*", when="size(args) > 9")]),
+    ]
+    reads = ask(engine(*policies, payload="conditions"), "wiki/x").reads
+    assert set(reads) == {("page", "number"), ("lang",), ("page", "secret")}
+    assert ask(engine(*policies), "wiki/x").reads == ()
 
 
 def test_the_least_revealing_payload_wins_and_redactions_add_up() -> None:
@@ -415,7 +434,8 @@ DOCS = Path(__file__).parents[2] / "docs" / "policies.md"
 
 def test_the_example_of_the_documentation_does_what_it_says() -> None:
     blocks = re.findall(r"```yaml\n(.*?)```", DOCS.read_text(), re.DOTALL)
-    policies = [Policy.model_validate(each) for block in blocks for each in yaml.safe_load(block)["policies"]]
+    whole = [yaml.safe_load(block)["policies"] for block in blocks if block.startswith("policies:")]
+    policies = [Policy.model_validate(each) for entries in whole for each in entries]
     rules = engine(*policies)
     assert ask(rules, "wiki/search", args={}).allowed
     assert ask(rules, "warehouse/query", args={"limit": 10, "sql": "select 1"}).allowed
@@ -429,3 +449,32 @@ def test_the_documentation_explains_every_reason() -> None:
     text = DOCS.read_text()
     reasons = [value for name, value in vars(decision).items() if name.isupper() and isinstance(value, str)]
     assert [reason for reason in reasons if f"| `{reason}` |" not in text] == []
+
+
+def needs(answer: Decision) -> list[str]:
+    return [f"{each.policy}/{each.rule}" for each in answer.approvals]
+
+
+def test_approvals_add_to_an_allow_and_every_matching_one_counts() -> None:
+    rules = engine(
+        Policy(
+            name="p", clients=["ci-bot"], allow=["wiki/*"], approve=[Approval(tools="wiki/*"), Approval(tools="*/x")]
+        ),
+        Policy(name="q", clients=["group:automation"], approve=[Approval(tools="wiki/write")], hours="Sun 00:00-00:01"),
+        Policy(name="r", clients=["ann"], approve=[Approval(tools="wiki/*")]),
+    )
+    assert needs(ask(rules, "wiki/write")) == ["p/approve[0]", "q/approve[0]"]
+    assert needs(ask(rules, "wiki/read")) == ["p/approve[0]"]
+    refused = ask(rules, "crm/x")
+    assert (refused.allowed, needs(refused)) == (False, [])
+
+
+def test_an_approval_in_shadow_is_named_and_asks_nobody() -> None:
+    rules = engine(
+        Policy(name="p", clients=["*"], allow=["wiki/*"]),
+        Policy(name="s", clients=["*"], approve=[Approval(tools="wiki/write")], mode="shadow"),
+    )
+    answer = ask(rules, "wiki/write")
+    assert (answer.allowed, needs(answer), answer.shadow) == (True, [], ("s:approve[0]",))
+    assert ask(rules, "wiki/read").shadow == ()
+    assert ask(rules, "crm/x").shadow == ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
-from gateway.config.policies import Entry, Limit, Policy
+from gateway.config.policies import Approval, Duplicates, Entry, Limit, Policy
 from gateway.config.root import Config, LoadedConfig, View
 from gateway.config.types import Rate
 from gateway.model.call import Target
@@ -87,3 +87,23 @@ def test_what_no_policy_says_is_told_too() -> None:
     assert "no policy is about this principal" in lines(Policy(name="p", clients=["ann"], allow=["crm/*"]))
     assert lines(view="v")[1] == "view v does not include it"
     assert lines(view="v")[-1] == "refused (not_in_view)"
+
+
+def test_what_needs_a_persons_yes_is_told() -> None:
+    told = lines(
+        Policy(
+            name="p",
+            clients=["*"],
+            allow=["any:*/**"],
+            approve=[Approval(tools="any:*/**", by=["bob", "alice"]), Approval(tools="any:*/**")],
+        )
+    )
+    assert [line for line in told if "yes" in line] == [
+        "needs a person's yes: p approve[0] (of alice, bob)",
+        "needs a person's yes: p approve[1]",
+    ]
+
+
+def test_what_is_done_about_the_same_call_again_is_told() -> None:
+    told = lines(Policy(name="p", clients=["*"], allow=["crm/*"], duplicates=Duplicates(window=30.0, action="refuse")))
+    assert told[-1] == "the same call again within 30 s: refuse (p)"

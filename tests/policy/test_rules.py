@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from gateway.config.policies import Entry, Limit, Policy, PolicyAudit
+from gateway.config.policies import Approval, Duplicates, Entry, Limit, Policy, PolicyAudit
 from gateway.config.types import Rate
 from gateway.errors import Problem
 from gateway.model.call import Target
 from gateway.model.catalog import Kind
 from gateway.model.principal import ANONYMOUS
+from gateway.policy import decision
 from gateway.policy.conditions import Facts
+from gateway.policy.decision import Repeat
 from gateway.policy.rules import CompiledPolicy, compile_policy
 from gateway.state.gcra import Allowance
 
@@ -105,3 +107,40 @@ def test_one_bad_limit_is_enough_to_refuse_a_policy() -> None:
     policy = Policy(name="bad", clients=["*"], limits=[Limit(concurrency=1, tools=["x"])])
     assert compile_policy(policy, problems) is None
     assert len(problems) == 1
+
+
+def test_claims_of_conditions_and_what_is_done_about_repeats_are_known_of_a_policy() -> None:
+    when = "principal.claims.dept == 'x' && has(principal.claims.level.max)"
+    made = Policy(
+        name="p",
+        clients=["*"],
+        allow=[Entry(tools="a/*", when=when)],
+        deny=[Entry(tools="a/x", when="principal.claims.dept != 'y'"), "a/y"],
+        duplicates=Duplicates(window=5.0, action="refuse"),
+    )
+    policy = compiled(made)
+    assert policy.claims == ("dept", "level")
+    assert policy.repeat == Repeat("p", 5.0, "refuse")
+
+
+def test_what_needs_a_yes_keeps_its_place_and_its_people() -> None:
+    policy = compiled(
+        Policy(
+            name="p",
+            clients=["*"],
+            approve=[
+                Approval(tools="warehouse/*", by=["alice", "bob"], hold=5.0, timeout=60.0),
+                Approval(tools="any:crm/**"),
+            ],
+        )
+    )
+    first, second = policy.approve
+    assert first.approval == decision.Approval("p", "approve[0]", frozenset({"alice", "bob"}), 5.0, 60.0)
+    assert second.approval == decision.Approval("p", "approve[1]")
+    assert (first.covers(QUERY), second.covers(QUERY)) == (True, False)
+
+
+def test_a_selector_that_cannot_be_read_is_found_in_approve_too() -> None:
+    problems: list[Problem] = []
+    assert compile_policy(Policy(name="p", clients=["*"], approve=[Approval(tools="nothing")]), problems) is None
+    assert [problem.path for problem in problems] == ["policies[p].approve[0].tools"]

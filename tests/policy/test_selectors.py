@@ -17,6 +17,7 @@ from gateway.policy.selectors import (
     compile_glob,
     compile_uri,
     parse_selector,
+    parse_target,
 )
 
 
@@ -160,3 +161,24 @@ def test_one_of_several_is_enough() -> None:
     assert any_matches(selectors, tool("b", "y"))
     assert not any_matches(selectors, tool("a", "y"))
     assert not any_matches([], tool("a", "x"))
+
+
+@pytest.mark.parametrize(
+    ("text", "target"),
+    [
+        ("wiki/search", Target(Kind.TOOL, "wiki", "search")),
+        ("wiki/a/b", Target(Kind.TOOL, "wiki", "a/b")),
+        ("prompt:wiki/greet", Target(Kind.PROMPT, "wiki", "greet")),
+        ("resource:files/file:///srv/a", Target(Kind.RESOURCE, "files", "file:///srv/a")),
+        ("template:files/file:///{p}", Target(Kind.TEMPLATE, "files", "file:///{p}")),
+        ("tool:wiki/search", Target(Kind.TOOL, "wiki", "search")),
+    ],
+)
+def test_what_is_called_is_written_like_a_selector_without_globs(text: str, target: Target) -> None:
+    assert parse_target(text) == target
+
+
+@pytest.mark.parametrize("text", ["wiki", "/search", "wiki/", "any:wiki/x", "prompts:wiki/x", ":wiki/x", ""])
+def test_what_names_no_one_thing_is_an_error(text: str) -> None:
+    with pytest.raises(SelectorError):
+        parse_target(text)

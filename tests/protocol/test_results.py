@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.errors import Reason
+from gateway.model.outcome import Failure
 from gateway.protocol import rawjson, results
 
 
@@ -55,7 +56,7 @@ def test_a_type_is_added_as_a_member_and_nothing_else_changes() -> None:
 
 
 def test_a_refusal_can_be_read_by_a_model_and_by_a_program() -> None:
-    modern = results.refusal(Reason.RATE_LIMITED, "Wait.", may_have_run=False, retry_after_ms=1500, modern=True)
+    modern = results.refusal("Wait.", Failure(Reason.RATE_LIMITED, "", retry_after_ms=1500).facts(), modern=True)
     assert rawjson.decode_value(rawjson.encode(modern)) == {
         "resultType": "complete",
         "content": [{"type": "text", "text": "Wait."}],
@@ -66,7 +67,7 @@ def test_a_refusal_can_be_read_by_a_model_and_by_a_program() -> None:
 
 
 def test_a_refusal_without_a_time_names_none() -> None:
-    legacy = results.refusal(Reason.TIMEOUT, "Late.", may_have_run=True, retry_after_ms=None, modern=False)
+    legacy = results.refusal("Late.", Failure(Reason.TIMEOUT, "", True).facts(), modern=False)
     assert rawjson.decode_value(rawjson.encode(legacy)) == {
         "content": [{"type": "text", "text": "Late."}],
         "isError": True,

@@ -166,3 +166,15 @@ async def test_subscribers_are_bounded_and_leaving_makes_room() -> None:
                 pass
     async with store.subscribe("b"):
         pass
+
+
+async def test_of_two_claims_of_one_key_the_first_stands_until_it_ends() -> None:
+    clock = Clock()
+    store = MemoryStore(clock)
+    claims = await asyncio.gather(store.claim("k", b"one", 5.0), store.claim("k", b"two", 5.0))
+    assert [*claims] == [None, b"one"]
+    clock.now += 5
+    assert await store.claim("k", b"three", 5.0) is None
+    assert await store.get("k") == b"three"
+    with pytest.raises(StoreRefused):
+        await store.claim("k" * (MAX_KEY + 1), b"", 5.0)

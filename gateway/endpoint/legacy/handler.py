@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from aiohttp import web
 
-from gateway.endpoint import classify, listing, reply
+from gateway.endpoint import classify, listing, reply, searching
 from gateway.endpoint import tasks as endpoint_tasks
 from gateway.endpoint.build import Asked, UnknownTarget, build, draft_of, invalid, known, resolve
 from gateway.endpoint.inbound import Equipment, Inbound, deliver, exchange_for, patience
@@ -151,7 +151,7 @@ class LegacyHandler:
         session = self._peek(inbound)
         if session is None:
             if self.handshake.sessions.is_foreign(identifier, inbound.principal):
-                fields: dict[str, object] = {"principal": inbound.principal.id, "source": inbound.source}
+                fields: dict[str, object] = {"principal": inbound.principal.label, "source": inbound.source}
                 await self._services.security_event("security.session_mismatch", fields)
             raise Rejected(Rejection(404, codes.LEGACY_SESSION, "Session not found", "session_unknown", request_id))
         return session
@@ -250,6 +250,10 @@ class LegacyHandler:
         )
         asked = Asked(inbound.principal, caller, told, session.log_level)
         if row.role is Role.CALL:
+            own = await searching.answer(inbound.moment, request, asked)
+            if own is not None:
+                self._services.listed(own.draft, own.items)
+                return reply.of_result(request.id, own.members)
             call = build(inbound.moment, request, row, asked)
             return await self._call(visit, tasks.augmented(inbound.moment, call, request.params), ticket)
         params = known(request.params, row.members)

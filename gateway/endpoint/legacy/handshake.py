@@ -71,7 +71,8 @@ class Handshake:
         runs_tasks = session.version == versions.LATEST_LEGACY and tasks.offered(
             inbound.moment, session.principal, session.view
         )
-        members = discover.handshake(session.version, offered, runs_tasks=runs_tasks)
+        guidance = inbound.moment.guidance(session.principal, session.view)
+        members = discover.handshake(session.version, offered, guidance, runs_tasks=runs_tasks)
         return Answer(jsonrpc.encode_result(request.id, members), headers={headers.SESSION_ID: session.id})
 
     def _add(self, session: Session, request: Request) -> None:
@@ -86,6 +87,7 @@ class Handshake:
             self._finish([evicted])
         subscriber = Subscriber(session.principal, session.view, frozenset(Kind), session.announce)
         watcher = Watcher(session.principal, session.view, session.uris, session.updated)
+        session.hearers += [subscriber, watcher]
         session.subscriptions += [
             self._equipment.announcements.subscribe(subscriber),
             self._equipment.updates.subscribe(watcher),
@@ -101,11 +103,11 @@ class Handshake:
         self._finish([session])
 
     def recheck(self) -> None:
-        """End the sessions of principals that are gone, and the streams whose credential is not accepted any more."""
-        authenticator = self._equipment.services.current().authenticator
+        """End the sessions of principals and views that are gone, and streams whose credential is not accepted now."""
+        moment = self._equipment.services.current()
         for session in self.sessions.all():
-            principal = authenticator.fresh(session.principal)
-            if principal is None:
+            principal = moment.authenticator.fresh(session.principal)
+            if principal is None or (session.view is not None and session.view not in moment.config.views):
                 self.close(session)
                 continue
             session.principal = principal

@@ -9,7 +9,7 @@ import secrets
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from gateway.endpoint.legacy.asks import Asks
 from gateway.endpoint.legacy.shelf import Shelf
@@ -49,6 +49,12 @@ class Full(Exception):
     """No session can be opened: all of this principal's are busy."""
 
 
+class Hearer(Protocol):
+    """What listens for changes on a session's behalf, as far as its principal may see them."""
+
+    principal: Principal
+
+
 @dataclass(slots=True, eq=False)
 class Session:
     """One client's session. Times are monotonic seconds."""
@@ -69,6 +75,7 @@ class Session:
     rejoined: list[EventStream] = field(default_factory=list)
     """Connections that a client came back on for the rest of a call's stream."""
     subscriptions: list[Callable[[], None]] = field(default_factory=list)
+    hearers: list[Hearer] = field(default_factory=list)
     unheard: dict[bytes, None] = field(default_factory=dict)
     ended: bool = False
 
@@ -76,6 +83,13 @@ class Session:
     def busy(self) -> bool:
         """Whether something of it is open."""
         return bool(self.calls) or bool(self.streams) or bool(self.rejoined)
+
+    def renew(self, principal: Principal) -> None:
+        """Judge from now on by the credential used last: the groups and scopes of a newer token may be others."""
+        if self.principal is not principal:
+            self.principal = principal
+            for hearer in self.hearers:
+                hearer.principal = principal
 
     def announce(self, method: str) -> None:
         """Tell of a change on one stream, the newest (transports §Multiple Connections); keep it if there is none."""
@@ -172,6 +186,7 @@ class Sessions:
             return None
         if self._idle(session):
             return None
+        session.renew(principal)
         self.touch(session)
         return session
 

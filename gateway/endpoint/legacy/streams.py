@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 from aiohttp import web
 
+from gateway.endpoint.expiry import ended_with
 from gateway.endpoint.inbound import Equipment, Inbound, too_many_streams
 from gateway.endpoint.legacy.session import Session
 from gateway.endpoint.legacy.track import Forgotten, Sort, Track
@@ -37,13 +39,18 @@ async def serve(equipment: Equipment, inbound: Inbound, session: Session) -> web
     stream = equipment.stream(inbound, "get")
     stream.still_allowed = lambda: equipment.services.current().authenticator.is_current(principal)
     try:
-        with _attached(session, stream, found):
+        with _attached(session, stream, found), ended_with(principal, partial(_expire, stream)):
             return await stream.wait_ended()
     except asyncio.CancelledError:
         stream.abandon()
         raise
     finally:
         equipment.caps.release(principal.id)
+
+
+def _expire(stream: EventStream) -> None:
+    stream.expired()
+    stream.end()
 
 
 @contextmanager

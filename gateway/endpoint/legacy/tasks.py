@@ -11,6 +11,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final, TypeAlias
 
 from gateway.endpoint import fit, reply, tasks
@@ -52,9 +53,16 @@ class _Entry:
     """A task that a session began. ``until`` is in monotonic seconds."""
 
     token: str
-    owner: tuple[str, str | None]
+    tool: str
+    principal: Principal
+    view: str | None
     session: str
     until: float
+
+    @property
+    def owner(self) -> tuple[str, str | None]:
+        """Whose it is, under whatever credential."""
+        return self.principal.id, self.view
 
 
 class Book:
@@ -82,7 +90,9 @@ class Book:
         while len(self._entries) >= MAX_ALL:
             self._entries.popitem(last=False)
         until = now + min(LONGEST if task.ttl is None else task.ttl, LONGEST)
-        self._entries[call.target.server, instance, task.id] = _Entry(token, owner, call.caller.session, until)
+        self._entries[call.target.server, instance, task.id] = _Entry(
+            token, call.target.name, call.principal, call.caller.view, call.caller.session, until
+        )
         return token
 
     def own(self, principal: Principal, view: str | None) -> list[str]:
@@ -102,10 +112,22 @@ class Book:
             self._unsubscribe = None
 
     def _heard(self, news: TaskNews) -> None:
-        """Tell the session that began a task, and nobody else, of its change (§Task Status Notification)."""
+        """Tell the session that began a task, and nobody else, of its change (§Task Status Notification).
+
+        While its tool may still be called, and as it may be read; a client may not count on hearing of it.
+        """
         entry = self._entries.get((news.server, news.instance, news.task))
-        if entry is not None and entry.until > time.monotonic():
-            told = wire.unrelated(wire.renamed(news.state, entry.token))
+        if entry is None or entry.until <= time.monotonic():
+            return
+        moment = self._services.current()
+        route = tasks.route_of(moment, news.server, entry.tool)
+        principal = moment.authenticator.fresh(entry.principal) or entry.principal
+        if route is not None and moment.resolve(Kind.TOOL, route.exposed, principal, entry.view) is not None:
+            moment.sift(news.server, news.state, partial(self._tell, entry))
+
+    def _tell(self, entry: _Entry, state: Members | None) -> None:
+        if state is not None:
+            told = wire.unrelated(wire.renamed(state, entry.token))
             self._hear(entry.session, jsonrpc.encode_notification(methods.TASK_STATUS, told))
 
 

@@ -9,7 +9,7 @@ import asyncio
 
 from aiohttp import web
 
-from gateway.endpoint import classify, discover, listing, reply
+from gateway.endpoint import classify, discover, listing, reply, searching
 from gateway.endpoint.build import Asked, UnknownTarget, build, draft_of, known
 from gateway.endpoint.inbound import Equipment, Inbound, deliver, exchange_for, patience
 from gateway.endpoint.modern import rounds, tasks
@@ -72,10 +72,15 @@ class ModernHandler:
                 return await self._call(inbound, tasks.call_of(inbound.moment, self._services.sealer, draft, params))
             if row.role is not Role.CALL:
                 return await self._local(inbound, request, row, asked)
+            own = await searching.answer(inbound.moment, request, asked)
+            if own is not None:
+                self._services.listed(own.draft, own.items)
+                return reply.respond(Answer(jsonrpc.encode_result(request.id, own.members)), inbound.extra)
             call = build(inbound.moment, request, row, asked)
             if row.may_ask:
                 call = rounds.resumed(self._services.sealer, call, request.params)
-            if call.method == methods.TOOLS_CALL and call.definition is not None:
+            is_direct = request.params.get("name") == call.exposed
+            if call.method == methods.TOOLS_CALL and call.definition is not None and is_direct:
                 classify.param_headers(call.definition, call.arguments, inbound.head.headers)
         except UnknownTarget as error:
             await self._services.denied(error.call)

@@ -14,12 +14,13 @@ from aiohttp import web
 from gateway.endpoint import fit, reply
 from gateway.endpoint.announcements import Subscriber
 from gateway.endpoint.build import invalid, known
+from gateway.endpoint.expiry import ended_with
 from gateway.endpoint.inbound import Equipment, Inbound, too_many_streams
 from gateway.endpoint.modern import tasks
 from gateway.endpoint.modern.tasks import TaskWatch
 from gateway.endpoint.rejection import Rejected
 from gateway.endpoint.running import Ticket
-from gateway.endpoint.services import Services
+from gateway.endpoint.services import Moment, Services
 from gateway.endpoint.stream import EventStream
 from gateway.endpoint.tasks import Handle
 from gateway.endpoint.updates import Claims, Watcher
@@ -28,6 +29,7 @@ from gateway.model.call import Call, Target
 from gateway.model.catalog import Kind
 from gateway.model.exchange import Exchange
 from gateway.model.outcome import Complete
+from gateway.model.principal import Principal
 from gateway.protocol import jsonrpc, meta, methods, rawjson
 from gateway.protocol.jsonrpc import Id
 from gateway.protocol.rawjson import Members, Object
@@ -80,12 +82,22 @@ class _Subscription:
         """Send a notification with the subscription's id in ``_meta``."""
         self.stream.send(jsonrpc.encode_notification(method, params | {"_meta": {meta.SUBSCRIPTION_ID: self.id}}))
 
+    def expire(self) -> None:
+        """End it because the credential it was opened with is over."""
+        self.stream.expired()
+        self.end()
+
     def end(self) -> None:
         """End it from our side: cancelled, the result, then the end of the stream (contract: Change notifications)."""
         self.send(methods.CANCELLED, {"requestId": self.id})
         result: Members = meta.merge(fit.own_result({}), {meta.SUBSCRIPTION_ID: self.id})
         self.stream.send(jsonrpc.encode_result(self.id, result))
         self.stream.end()
+
+
+def _still_there(moment: Moment, principal: Principal, view: str | None) -> bool:
+    """Tell whether a subscription's credential is accepted, and its view there."""
+    return moment.authenticator.is_current(principal) and (view is None or view in moment.config.views)
 
 
 class Listen:
@@ -134,7 +146,7 @@ class Listen:
     async def _stream(self, inbound: Inbound, call: Call, filters: _Filters) -> web.StreamResponse:
         principal, services, updates = inbound.principal, self._equipment.services, self._equipment.updates
         stream = self._equipment.stream(inbound, "listen")
-        stream.still_allowed = lambda: services.current().authenticator.is_current(principal)
+        stream.still_allowed = lambda: _still_there(services.current(), principal, inbound.view)
         subscription = _Subscription(call.rpc_id, stream)
         stream.farewell = subscription.end
         claims: Claims = {}
@@ -152,7 +164,8 @@ class Listen:
             self._open.add(subscription)
             if services.draining() or not stream.still_allowed():
                 subscription.end()
-            return await stream.wait_ended()
+            with ended_with(principal, subscription.expire):
+                return await stream.wait_ended()
         except asyncio.CancelledError:
             stream.abandon()
             raise

@@ -7,7 +7,8 @@ error and questions fitted like those of a call. Knows no server and no pipeline
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
 from gateway.endpoint import fit, reply, tasks
@@ -15,7 +16,7 @@ from gateway.endpoint.build import invalid
 from gateway.endpoint.reply import Answer
 from gateway.endpoint.services import Moment, Services
 from gateway.endpoint.tasks import Handle
-from gateway.errors import DownstreamError, RequestError
+from gateway.errors import DownstreamError, Reason, RequestError
 from gateway.model.call import Call, Caller, Target, TaskRef
 from gateway.model.catalog import Kind
 from gateway.model.exchange import Exchange
@@ -112,6 +113,8 @@ class TaskWatch:
     draft: Call
     handles: Mapping[str, Handle]
     send: Callable[[Members], None]
+    _newest: dict[str, int] = field(default_factory=dict)
+    """How many times each task has changed: a long state takes a while to be looked at, and may be old by then."""
 
     def begin(self) -> Callable[[], None]:
         """Hear of them from now on, of those that their servers can tell of; the result ends that."""
@@ -139,8 +142,21 @@ class TaskWatch:
                 moment = self.services.current()
                 call = self._call(moment, token, handle)
                 if call is not None:
-                    state = wire.renamed(_askable(moment, call, news.state), token)
-                    self.send(shown(moment, call, Exchange(), state))
+                    self._newest[token] = number = self._newest.get(token, 0) + 1
+                    moment.sift(handle.server, news.state, partial(self._tell, moment, call, number, news.state))
+
+    def _tell(self, moment: Moment, call: Call, number: int, before: Members, state: Members | None) -> None:
+        """Tell of a task as it may be read; of one that may not only that it is over, since its client waits for it."""
+        assert call.task is not None
+        token = call.task.shown
+        if self._newest[token] != number:
+            return
+        task = wire.read(before, Era.MODERN)
+        if state is not None:
+            askable = _askable(moment, call, state)
+            self.send(shown(moment, call, Exchange(), wire.renamed(askable, token)))
+        elif task is not None and task.over:
+            self.send(_withheld(token, task))
 
     def _call(self, moment: Moment, token: str, handle: Handle) -> Call | None:
         route = tasks.route_of(moment, handle.server, handle.tool)
@@ -170,6 +186,14 @@ def _askable(moment: Moment, call: Call, state: Members) -> Members:
         return {key: item for key, item in state.items() if key != methods.INPUT_REQUESTS}
     judged = questions.judge(asked, capabilities.intersect(call.caller.capabilities, asks))
     return state | {methods.INPUT_REQUESTS: rawjson.raw(judged.open)}
+
+
+def _withheld(token: str, task: wire.Task) -> Members:
+    text = "What this task ended with is withheld: this gateway does not pass on what was found in it."
+    error: Object = {"code": codes.reason_code(Reason.BLOCKED_CONTENT), "message": text}
+    ttl = None if task.ttl is None else round(task.ttl * 1000)
+    state: Object = {methods.TASK_ID: token, "status": "failed", "ttlMs": ttl, "error": error}
+    return {key: rawjson.raw(value) for key, value in state.items()}
 
 
 def handles_of(services: Services, moment: Moment, draft: Call, wanted: list[str]) -> dict[str, Handle]:

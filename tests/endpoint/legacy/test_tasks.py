@@ -206,6 +206,27 @@ def test_a_task_that_is_not_kept_is_not_listed() -> None:
     assert heard == []
 
 
+@pytest.mark.parametrize(
+    ("tool", "hides", "withheld"), [("add", True, False), ("gone", False, False), ("add", False, True)]
+)
+def test_nobody_hears_of_a_task_whose_tool_is_gone_or_hidden_or_of_what_may_not_be_read(
+    tool: str, hides: bool, withheld: bool
+) -> None:
+    """S138, S148."""
+    heard: list[str] = []
+    services = FakeServices(now_of(Server()))
+    book = Book(services, lambda session, message: heard.append(message.decode()))
+    for name in ("add", tool):
+        book.add(made(name, "notes"), name, Task("t", "working", 60.0, 1.0))
+    services.pool.tell(TaskNews("notes", "add", "t", members(taskId="t", status="working")))
+    assert len(heard) == 1
+    services.now.hides = lambda principal, target: hides
+    if withheld:
+        services.now.sieve = lambda task: None
+    services.pool.tell(TaskNews("notes", tool, "t", members(taskId="t", status="completed", statusMessage="s")))
+    assert len(heard) == 1
+
+
 async def test_an_answer_names_the_task_as_its_server_does() -> None:
     async def ask(questions: dict[str, rawjson.Raw]) -> rawjson.Object:
         return {"a": {"action": "accept", "_meta": {"own": 1}}, "b": None}

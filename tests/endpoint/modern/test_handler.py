@@ -249,7 +249,7 @@ async def test_an_error_after_the_stream_began_is_its_last_event() -> None:
     async with serving(now) as site:
         reply = await ask(site.port, modern("resources/read", {"uri": "note://one", "_meta": meta}))
         assert (reply.status, reply.code) == (200, -31003)
-        assert reply.message["error"]["data"] == {"source": "gateway", "reason": "timeout"}
+        assert reply.message["error"]["data"] == {"source": "gateway", "reason": "timeout", "mayHaveRun": True}
 
 
 async def test_a_refused_tool_call_is_a_readable_result() -> None:

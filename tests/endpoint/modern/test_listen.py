@@ -243,7 +243,12 @@ async def test_a_subscription_that_is_refused_is_an_answer_and_no_stream() -> No
         site.moment.chain = slow_down
         reply = await ask(site.port, listen({"resourceSubscriptions": ["note://one"]}))
         assert (reply.status, reply.code) == (200, -31001)
-        assert reply.message["error"]["data"] == {"source": "gateway", "reason": "rate_limited", "retryAfterMs": 5}
+        assert reply.message["error"]["data"] == {
+            "source": "gateway",
+            "reason": "rate_limited",
+            "mayHaveRun": False,
+            "retryAfterMs": 5,
+        }
         assert site.services.wished == {}
 
 

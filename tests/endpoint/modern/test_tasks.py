@@ -7,16 +7,19 @@ from collections.abc import Callable
 
 import pytest
 
+from gateway.endpoint.modern.tasks import TaskWatch
+from gateway.endpoint.tasks import Handle
 from gateway.errors import Reason
 from gateway.model.call import Call
 from gateway.model.exchange import Exchange
 from gateway.model.news import TaskNews
 from gateway.model.outcome import Complete, Failure, Outcome, Started
-from gateway.protocol import rawjson
+from gateway.protocol import codes, rawjson
 from gateway.protocol.jsonrpc import ErrorObject
 from gateway.protocol.rawjson import Members, Value
+from tests.kit.calls import call as made
 from tests.kit.clients import Json, Reply, ask, connect, modern
-from tests.kit.endpoint import ALICE, BOB, Site, keyed, moment, serving
+from tests.kit.endpoint import ALICE, BOB, FakeMoment, FakeServices, Site, keyed, moment, serving
 from tests.kit.wire import modern_meta
 
 TASKS = "io.modelcontextprotocol/tasks"
@@ -138,11 +141,14 @@ async def test_errors_of_a_server_are_told_under_our_id() -> None:
 
 
 async def heard(
-    wanted: Callable[[str], list[str]], news: Callable[[], TaskNews], key: list[tuple[str, str]] | None = None
+    wanted: Callable[[str], list[str]],
+    news: Callable[[], TaskNews],
+    key: list[tuple[str, str]] | None = None,
+    sieve: Callable[[Members], Members | None] = dict,
 ) -> tuple[Json, Json | None]:
     """Subscribe to tasks, publish news, and return the acknowledged filter and what came."""
     now = moment(keyed())
-    now.chain = Server()
+    now.chain, now.sieve = Server(), sieve
     async with serving(now) as site, connect(site.port) as connection:
         token = (await started(site))["taskId"]
         await connection.send(written("subscriptions/listen", {"notifications": {"taskIds": wanted(token)}}, key))
@@ -171,6 +177,59 @@ async def test_a_subscription_hears_of_its_own_tasks() -> None:
     assert state is not None
     assert state.pop("_meta") == {"io.modelcontextprotocol/subscriptionId": 1}
     assert state == {"status": "working"}
+
+
+async def test_it_is_told_what_may_be_read() -> None:
+    """S148, S149."""
+    about = news(status="completed", result={"text": "secret"})
+    _, state = await heard(lambda token: [token], about, sieve=lambda task: {**task, "result": rawjson.raw({})})
+    assert state is not None
+    assert state["status"] == "completed"
+    assert "secret" not in str(state)
+
+
+async def test_of_an_end_that_is_withheld_it_hears_that_it_is_one_and_of_other_changes_nothing() -> None:
+    """S148: a client may count on being told, and would wait for ever (Tasks extension §Notifications)."""
+    about = news(status="completed", ttlMs=60000, statusMessage="secret", result={"text": "secret"})
+    _, state = await heard(lambda token: [token], about, sieve=lambda task: None)
+    assert state is not None
+    assert (state["status"], state["ttlMs"]) == ("failed", 60000)
+    assert state["error"]["code"] == codes.reason_code(Reason.BLOCKED_CONTENT)
+    assert "secret" not in str(state)
+    assert (await heard(lambda token: [token], news(statusMessage="secret"), sieve=lambda task: None))[1] is None
+
+
+async def test_a_state_that_took_long_to_look_at_is_not_told_after_a_newer_one() -> None:
+    now = moment(keyed())
+    sent: list[Members] = []
+    held: list[Callable[[], None]] = []
+
+    def look(server: str, task: Members, done: Callable[[Members | None], None], /) -> None:
+        held.append(lambda: done(task))
+
+    now.chain = Server()
+    watch = TaskWatch(
+        FakeServices(now), made("add", "notes"), {"token": Handle("notes", "add", "own", "c")}, sent.append
+    )
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(FakeMoment, "sift", lambda self, *given: look(*given))
+        for status in ("working", "completed"):
+            watch.heard(news(status=status)())
+    for done in reversed(held):
+        done()
+    assert [rawjson.peek(state["status"]) for state in sent] == ["completed"]
+
+
+async def test_of_a_tool_that_is_not_there_any_more_it_hears_nothing() -> None:
+    """S138: nor of one that this client may not call any more."""
+    sent: list[Members] = []
+    for tool, hides, count in (("add", False, 1), ("add", True, 0), ("gone", False, 0)):
+        now = moment(keyed())
+        now.hides = lambda principal, target, hides=hides: hides  # type: ignore[misc]  # reason: bound in a loop.
+        handle = Handle("notes", tool, "own", "c")
+        TaskWatch(FakeServices(now), made("add", "notes"), {"token": handle}, sent.append).heard(news()())
+        assert len(sent) == count
+        sent.clear()
 
 
 @pytest.mark.parametrize("about", [news("other"), news(server="else")])

@@ -1,7 +1,8 @@
 """Which addresses may be dialed, judged on the resolved address of every single connection.
 
 A check of the URL is not enough: a name can resolve to anything, differently each time, and a resolver is not asked
-for literals. The socket factory of aiohttp's connector sees every dial, so the judgement sits there (S118).
+for literals. The socket factory of aiohttp's connector sees every dial, so the judgement sits there (S118). Servers
+and issuers of tokens are dialed by the same rules, so this knows of neither.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ import aiohttp
 import pytest
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from gateway.downstream.network import AddrInfo, Dialing, Refused, factory, is_loopback, judge, networks
+from gateway.network import AddrInfo, Dialing, Refused, factory, is_loopback, judge, networks
 
 PUBLIC = ["1.1.1.1", "93.184.215.14", "2606:4700:4700::1111", "64:ff9b::101:101", "2002:101:101::1", "::ffff:1.1.1.1"]
 

@@ -1,0 +1,1 @@
+"""The dashboard: pages written here, on the server, that need no script. They ask; whatever decides is elsewhere."""

@@ -1,0 +1,124 @@
+"""The audit log, searched from its end backwards. Each search is an entry in it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from gateway.admin.access import Refused
+from gateway.admin.pages.facts import number, part, string
+from gateway.admin.pages.json_text import laid_out
+from gateway.admin.pages.markup import Html, el, join, link, name
+from gateway.admin.pages.parts import Field, Line, anchor, badge, notice, search, size, table, when
+from gateway.admin.pages.visit import Answer, Gateway, Page, Visit
+from gateway.admin.views import Busy
+from gateway.audit.pages import Found, Place
+from gateway.audit.query import Wanted
+from gateway.config.types import parse_duration
+from gateway.protocol import rawjson
+from gateway.protocol.rawjson import Object
+
+FILTERS: Final = ("principal", "server", "tool", "event", "outcome", "call", "since", "until")
+_HINTS: Final = {
+    "principal": "client or id",
+    "tool": "own or exposed name",
+    "event": "call.denied, admin.*",
+    "outcome": "ok, denied, timeout",
+    "call": "id",
+    "since": "2h, or 2026-08-23T10:00Z",
+    "until": "likewise",
+}
+_GOOD: Final = frozenset({"ok", "started", "input_required"})
+
+
+async def audit(gateway: Gateway, visit: Visit) -> Answer:
+    """Show the records that match."""
+    given = {key: visit.query.get(key, "").strip() for key in FILTERS}
+    form = search("/audit", [Field(key, key, given[key], _HINTS.get(key, "")) for key in FILTERS], "Search")
+    before = Place.read(visit.query.get("before", ""))
+    try:
+        wanted = wanted_by(given, datetime.now(UTC))
+        found = await gateway.views.audit(visit.act, wanted, before)
+    except ValueError as error:
+        return Page("Audit log", join(form, notice(str(error), "bad")), 400)
+    except Busy:
+        return Page("Audit log", join(form, notice("Another search runs. Try again in a moment.", "bad")), 503)
+    except OSError:
+        raise Refused(503, "The audit log cannot be read") from None
+    heads = ("time", "seq", "event", "who", "what", "outcome", "record")
+    shown = table("Records, the newest first", heads, map(_row, found.records))
+    return Page("Audit log", join(form, shown, _onwards(given, found)))
+
+
+def wanted_by(given: dict[str, str], now: datetime) -> Wanted:
+    """Read the filters of the form.
+
+    Raises:
+        ValueError: a time that cannot be read.
+    """
+    wanted = Wanted(
+        frozenset({given["principal"]} if given["principal"] else ()),
+        *(given[key] for key in ("server", "tool", "event", "outcome", "call")),
+    )
+    return replace(wanted, since=_time(given["since"], now), until=_time(given["until"], now))
+
+
+def _time(given: str, now: datetime) -> str:
+    if not given:
+        return ""
+    try:
+        at = now - timedelta(seconds=parse_duration(given))
+    except (ValueError, OverflowError):
+        try:
+            at = datetime.fromisoformat(given)
+        except ValueError:
+            raise ValueError(f"{given[:40]} is no time such as 2026-08-23T10:00Z, 2026-08-23 or 2h") from None
+    at = at.replace(tzinfo=at.tzinfo or UTC).astimezone(UTC)
+    return f"{at.isoformat(timespec='microseconds')[:-6]}Z"
+
+
+def _row(record: Object) -> Line:
+    principal, outcome, decision = part(record, "principal"), part(record, "outcome"), part(record, "decision")
+    event = string(record, "event")
+    who = string(principal, "id") or string(principal, "client") or string(part(record, "admin"), "user")
+    inner = laid_out(rawjson.encode(record).decode())
+    return [
+        when(string(record, "ts")),
+        f"{number(record, 'seq')}",
+        event,
+        anchor(link("/audit", principal=who), name(who, 80)) if who else "",
+        _what(record),
+        _outcome(outcome, decision),
+        el("details", None, el("summary", {"aria-label": f"Record {number(record, 'seq')}"}, "show"), inner),
+    ]
+
+
+def _what(record: Object) -> Html | None:
+    tool, call = part(record, "tool"), string(record, "call_id")
+    server, item = string(record, "server"), string(tool, "name") or string(tool, "exposed")
+    admin, pin = part(record, "admin"), part(record, "pin")
+    item = item or string(admin, "name") or string(pin, "name")
+    server = server or string(admin, "server")
+    shown = join(name(server), "/" if item else None, name(item)) if server else name(item)
+    return anchor(link("/audit", call=call), shown) if call else shown if server or item else None
+
+
+def _outcome(outcome: Object, decision: Object) -> Html | None:
+    status, taken = string(outcome, "status"), outcome.get("dur_us")
+    rule = " ".join(part for part in (string(decision, "policy"), string(decision, "rule")) if part)
+    reason = rule or string(decision, "reason")
+    took = f" {taken / 1000:,.1f} ms" if isinstance(taken, int) else None
+    if not status:
+        return el("span", {"class": "hint"}, name(reason, 120)) if reason else None
+    shown = el("span", {"class": "hint"}, " ", name(reason, 120)) if status not in _GOOD and reason else None
+    return join(badge(status, "good" if status in _GOOD else "bad"), took, shown)
+
+
+def _onwards(given: dict[str, str], found: Found) -> Html:
+    looked = f"Looked through {size(found.looked)}"
+    if found.next is None:
+        return el("p", {"class": "hint"}, f"{looked}: that is all there is.")
+    older = anchor(link("/audit", **{**given, "before": str(found.next)}), "Look further back →")
+    back = join(", back to ", when(found.back_to)) if found.back_to else None
+    return el("p", {"class": "pager"}, looked, back, ". ", older)

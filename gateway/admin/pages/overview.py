@@ -1,0 +1,125 @@
+"""What an operator wants to know first: does it serve, what waits, what is wrong, is the account whole."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from gateway.admin.pages import chart
+from gateway.admin.pages.approvals import HEADS, row
+from gateway.admin.pages.facts import as_object, number, part, string, strings
+from gateway.admin.pages.markup import Child, Html, Url, el, join, link, text
+from gateway.admin.pages.parts import act, badge, button, facts, notice, size, table, when
+from gateway.admin.pages.visit import Answer, Gateway, Page, Redirect, Visit
+from gateway.admin.views import Chosen
+from gateway.errors import ConfigError
+from gateway.protocol.rawjson import Object
+
+_HOUR: Final = 3600.0
+_FIRST: Final = 5
+_DONE: Final = {"reload": ("The config was read again and is in force.", "good")}
+
+
+async def overview(gateway: Gateway, visit: Visit) -> Answer:
+    """Show it."""
+    status, chain = gateway.views.status(), await gateway.views.chain()
+    said = _DONE.get(visit.query.get("done", ""))
+    seen = gateway.views.traffic(Chosen(_HOUR, "tool"))
+    words = f"{seen.whole.calls:,} calls in an hour, {seen.whole.refused:,} refused, {seen.whole.failed:,} failed"
+    body = join(
+        notice(*said) if said else None,
+        _cards(status, chain),
+        _waiting(gateway, visit),
+        el("figure", None, el("figcaption", None, words), chart.ends(seen.over_time, seen.step, words)),
+        el("div", {"class": "columns"}, _chain(chain), _config(visit, status)),
+    )
+    return Page("Overview", body, live=True)
+
+
+def _cards(status: Object, chain: Object) -> Html:
+    servers = {key: as_object(value) for key, value in part(status, "servers").items()}
+    up = sum(string(each, "state") == "up" for each in servers.values())
+    off = sum(string(each, "state") == "off" for each in servers.values())
+    differ = sum(string(each, "pin") in ("changed", "quarantined") for each in servers.values())
+    pending, ready = number(part(status, "approvals"), "pending"), status.get("ready") is True
+    healthy = chain.get("healthy") is True
+    reasons = ", ".join(strings(status, "reasons")) or "takes calls"
+    raised = number(part(status, "alerts"), "raised")
+    cards = [
+        _card(
+            link("/servers"),
+            "Servers up",
+            f"{up} of {len(servers) - off}",
+            "good" if up == len(servers) - off else "bad",
+        ),
+        _card(link("/approvals"), "Wait for a person", f"{pending:,}", "warn" if pending else "good"),
+        _card(link("/pins"), "Pins that differ", f"{differ:,}", "bad" if differ else "good"),
+        _card(link("/alerts"), "Alerts", f"{raised:,}", "warn" if raised else "good"),
+        _card(link("/audit"), "Audit log", "writes" if healthy else "cannot write", "good" if healthy else "bad"),
+        _card(link("/calls"), "Gateway", "ready" if ready else reasons, "good" if ready else "bad"),
+    ]
+    return el("ul", {"class": "cards"}, cards)
+
+
+def _card(to: Url, label: str, value: str, tone: str) -> Html:
+    inner = (el("span", {"class": "label"}, label), el("strong", None, value))
+    return el("li", {"class": tone}, el("a", {"href": to}, *inner))
+
+
+def _waiting(gateway: Gateway, visit: Visit) -> Html | None:
+    if not visit.may("approve"):
+        return None
+    pending = [each for each in gateway.views.waiting(visit.session.user) if string(each, "state") == "pending"]
+    return table("Calls that wait for a person", HEADS, map(row, pending[:_FIRST])) if pending else None
+
+
+def _chain(chain: Object) -> Html:
+    shown: dict[str, Child] = {
+        "state": badge("writes", "good") if chain.get("healthy") is True else badge("cannot write", "bad"),
+        "last record": f"{number(chain, 'last_seq'):,}",
+        "at": when(string(chain, "last_at")),
+        "hash": el("code", None, string(chain, "last_hash")[:23]),
+        "on disk": f"{number(chain, 'durable_seq'):,}",
+        "last checkpoint": when(string(chain, "checkpoint_at")) if string(chain, "checkpoint_at") else "none nearby",
+        "signed up to": f"{number(chain, 'checkpoint_seq'):,}",
+        "files": f"{number(chain, 'segments'):,} segments, {size(number(chain, 'bytes'))}",
+    }
+    if chain.get("readable") is not True:
+        shown = {"state": badge("cannot be read", "bad")}
+    hint = el(
+        "p", {"class": "hint"}, "Check all of it from the files alone: ", el("code", None, "mcp-gateway audit verify")
+    )
+    return el("section", None, el("h2", None, "Audit chain"), facts(shown), hint)
+
+
+def _config(visit: Visit, status: Object) -> Html:
+    config = part(status, "config")
+    last = part(config, "last_load")
+    problems = [el("li", None, text(each)) for each in strings(last, "problems")[:20]]
+    restart = strings(last, "needs_restart")
+    shown = facts(
+        {
+            "version": string(status, "version"),
+            "endpoint": text(string(status, "endpoint")),
+            "started": when(string(status, "started")),
+            "config": el("code", None, string(config, "sha256")[:16]),
+            "last read": join(badge("ok" if last.get("ok") is True else "refused"), " ", when(string(last, "at"))),
+            "needs a restart": ", ".join(restart),
+            "callers": badge("anonymous ones too", "warn")
+            if status.get("anonymous") is True
+            else "those who prove who they are",
+        }
+    )
+    reload = act(visit, "/reload", {}, button("Read the config again")) if visit.may("reload") else None
+    return el("section", None, el("h2", None, "Gateway"), shown, el("ul", None, problems) if problems else None, reload)
+
+
+async def reload(gateway: Gateway, visit: Visit) -> Answer:
+    """Have the config read again."""
+    visit.need("reload")
+    try:
+        await gateway.operations.reload(visit.act)
+    except ConfigError as error:
+        shown = [el("li", None, text(str(problem))) for problem in error.problems[:50]]
+        words = "The new config cannot be served; the old one goes on."
+        return Page("Config refused", join(notice(words, "bad"), el("ul", None, shown)), 422)
+    return Redirect(link("", done="reload"))

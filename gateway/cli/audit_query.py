@@ -1,0 +1,176 @@
+"""``audit query`` and ``audit export``: records picked out of the log, for people, programs and other systems."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from gateway.audit.export import WRITERS
+from gateway.audit.keys import AuditKey
+from gateway.audit.query import Wanted, as_record, matching, spellings
+from gateway.audit.segment import list_segments
+from gateway.audit.tail import Tail
+from gateway.cli.audit_lines import describe, wait
+from gateway.cli.output import Exit, wants_json
+from gateway.config.types import parse_duration
+from gateway.protocol import rawjson
+from gateway.protocol.rawjson import Object
+from gateway.state.files import PRIVATE_FILE
+
+if TYPE_CHECKING:
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+_POLL_SECONDS: Final = 0.5
+_MEGABYTE: Final = 2**20
+
+
+def register(commands: Subparsers) -> tuple[argparse.ArgumentParser, ...]:
+    """Add both commands and return their parsers."""
+    query = commands.add_parser("query", help="show the records that match")
+    query.add_argument("-f", "--follow", action="store_true", help="go on with new ones until interrupted")
+    export = commands.add_parser("export", help="write the records that match for other systems")
+    export.add_argument("--format", choices=[*WRITERS], default="jsonl", help="default: jsonl, the records themselves")
+    export.add_argument("-o", "--output", metavar="FILE", type=Path, help="write to a file instead of standard output")
+    for parser in (query, export):
+        parser.add_argument("--principal", metavar="WHO", help="key:NAME, sub:ISSUER/SUB, a client's label or a digest")
+        parser.add_argument("--server", metavar="NAME", default="")
+        parser.add_argument("--tool", metavar="NAME", default="", help="a tool's own or exposed name")
+        parser.add_argument("--event", metavar="GLOB", default="", help="such as call.denied or 'security.*'")
+        parser.add_argument("--outcome", metavar="STATUS", default="", help="such as ok, denied, timeout")
+        parser.add_argument("--call", metavar="ID", default="", help="the records of one call")
+        parser.add_argument("--since", metavar="WHEN", help="a time (2026-08-23T10:00Z), a day, or how long ago (2h)")
+        parser.add_argument("--until", metavar="WHEN", help="likewise, not included")
+        parser.add_argument("--limit", metavar="N", type=_count, help="the last N of them")
+    return query, export
+
+
+def wanted_by(args: argparse.Namespace, key: AuditKey | None) -> Wanted:
+    """Read the filters of a command line. With the log's key a subject is found by its name.
+
+    Raises:
+        ValueError: a time that cannot be read.
+    """
+    return Wanted(
+        spellings(args.principal or "", key),
+        args.server,
+        args.tool,
+        args.event,
+        args.outcome,
+        args.call,
+        _time(args.since, datetime.now(UTC)),
+        _time(args.until, datetime.now(UTC)),
+    )
+
+
+def query(args: argparse.Namespace, directory: Path, wanted: Wanted) -> int:
+    """Run ``audit query``."""
+    show = (lambda record: rawjson.encode(record).decode()) if wants_json(args) else describe
+    tail = Tail(directory)
+    if args.follow:
+        tail.last(0)
+    found = 0
+    for record in _last(matching(directory, wanted), args.limit):
+        print(show(record))
+        found += 1
+    if not args.follow:
+        return Exit.FINE if found else Exit.FINDING
+    return _follow(tail, wanted, show)
+
+
+def _follow(tail: Tail, wanted: Wanted, show: Callable[[Object], str]) -> int:
+    try:
+        while True:
+            sys.stdout.flush()
+            wait(_POLL_SECONDS)
+            for line in tail.more():
+                record = as_record(line)
+                if record is not None and wanted.matches(record):
+                    print(show(record))
+    except KeyboardInterrupt:
+        return Exit.FINE
+
+
+def export(args: argparse.Namespace, directory: Path, wanted: Wanted) -> int:
+    """Run ``audit export``."""
+    write = WRITERS[args.format]
+    progress = Progress.of(sum(segment.path.stat().st_size for segment in list_segments(directory)))
+    records = _last(matching(directory, wanted, progress.read), args.limit)
+    if args.output is None:
+        written = _print(map(write, records))
+    else:
+        descriptor = os.open(args.output, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_FILE)
+        with open(descriptor, "w", encoding="utf-8") as file:
+            written = sum(1 for record in records if file.write(write(record) + "\n"))
+    progress.end(written)
+    return Exit.FINE
+
+
+def _print(lines: Iterable[str]) -> int:
+    written = 0
+    for line in lines:
+        print(line)
+        written += 1
+    return written
+
+
+@dataclass(slots=True)
+class Progress:
+    """Tells a person at a terminal how far it is; says nothing to a pipe."""
+
+    total: int
+    shown: bool
+    last: int = 0
+
+    @classmethod
+    def of(cls, total: int) -> Progress:
+        """Expect so many bytes."""
+        return cls(total, sys.stderr.isatty() and total > _MEGABYTE)
+
+    def read(self, done: int) -> None:
+        """So many bytes were read."""
+        if self.shown and done - self.last >= _MEGABYTE:
+            self.last = done
+            print(f"\r{min(done * 100 // self.total, 100):3d} %", end="", file=sys.stderr, flush=True)
+
+    def clear(self) -> None:
+        """Take back what was shown."""
+        if self.last:
+            print("\r     \r", end="", file=sys.stderr, flush=True)
+
+    def end(self, written: int) -> None:
+        """It is done: so many records were written."""
+        if self.shown:
+            print(f"\r{written} records", file=sys.stderr)
+
+
+def _last(records: Iterator[Object], limit: int | None) -> Iterable[Object]:
+    return records if limit is None else deque(records, maxlen=limit)
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise ValueError("must not be negative")
+    return number
+
+
+def _time(text: str | None, now: datetime) -> str:
+    """Return a time as records write it, in UTC."""
+    if not text:
+        return ""
+    try:
+        when = now - timedelta(seconds=parse_duration(text))
+    except ValueError:
+        try:
+            when = datetime.fromisoformat(text)
+        except ValueError:
+            raise ValueError(f"'{text[:40]}' is no time such as 2026-08-23T10:00Z, 2026-08-23 or 2h") from None
+    when = when.replace(tzinfo=when.tzinfo or UTC).astimezone(UTC)
+    return f"{when.isoformat(timespec='microseconds')[:-6]}Z"

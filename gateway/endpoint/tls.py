@@ -1,0 +1,86 @@
+"""TLS towards clients, and the certificate a client proved with it. Knows sockets, not who a certificate names.
+
+A client may come without a certificate: then its requests have to prove themselves. One that shows a certificate which
+does not verify gets no connection (S53).
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable
+from typing import Final
+
+from aiohttp import web
+
+from gateway.auth.certificate import Certificate
+from gateway.config.root import Listen
+from gateway.errors import ConfigError, Problem
+
+Refused = Callable[[str], None]
+"""Takes why a client's certificate was not accepted, a short constant."""
+
+_REASONS: Final = {
+    10: "certificate_expired",
+    9: "certificate_not_yet_valid",
+    18: "certificate_self_signed",
+    19: "certificate_self_signed",
+    20: "certificate_unknown_issuer",
+    21: "certificate_unknown_issuer",
+    26: "certificate_purpose",
+}
+"""OpenSSL's verification results by their meaning here."""
+
+
+def context(listen: Listen, refused: Refused) -> ssl.SSLContext | None:
+    """Build the context of the endpoint; None where it serves without TLS.
+
+    Raises:
+        ConfigError: a certificate, key or authority cannot be used.
+    """
+    tls = listen.tls
+    if tls is None:
+        return None
+    made = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    made.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        made.load_cert_chain(tls.cert, tls.key)
+    except (OSError, ssl.SSLError) as error:
+        raise _unusable("certificate or key", error, "listen.tls") from None
+    if tls.client_ca:
+        try:
+            made.load_verify_locations(cafile=tls.client_ca)
+        except (OSError, ssl.SSLError) as error:
+            raise _unusable("authorities of clients", error, "listen.tls.client_ca") from None
+        made.verify_mode = ssl.CERT_OPTIONAL
+        made.sslobject_class = _reporting(refused)
+    return made
+
+
+def _unusable(what: str, error: OSError, path: str) -> ConfigError:
+    return ConfigError([Problem(f"{what} cannot be used: {error.strerror or type(error).__name__}", path=path)])
+
+
+def _reporting(refused: Refused) -> type[ssl.SSLObject]:
+    class Reporting(ssl.SSLObject):
+        """A TLS connection whose failed verification is told; nobody else would hear of it."""
+
+        def do_handshake(self) -> None:
+            try:
+                super().do_handshake()
+            except ssl.SSLCertVerificationError as error:
+                refused(_REASONS.get(error.verify_code, "certificate"))
+                raise
+
+    return Reporting
+
+
+def certificate_of(request: web.BaseRequest) -> Certificate | None:
+    """Return the verified certificate of a request's connection, None where it came with none."""
+    transport = request.get_extra_info("ssl_object")
+    found = transport.getpeercert() if isinstance(transport, ssl.SSLObject) else None
+    der = transport.getpeercert(binary_form=True) if found else None
+    if not found or der is None:
+        return None
+    names = found.get("subjectAltName", ())
+    pairs = tuple((str(name[0]), str(name[1])) for name in names if len(name) == 2)
+    return Certificate(pairs, float(ssl.cert_time_to_seconds(str(found["notAfter"]))), der)

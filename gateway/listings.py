@@ -1,0 +1,69 @@
+"""The last complete lists of every server as it is configured now, those of the last run included."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from pathlib import Path
+
+from gateway.catalog.keep import Keep
+from gateway.config.root import LoadedConfig
+from gateway.config.servers import Server
+from gateway.downstream.fingerprint import fingerprint
+from gateway.model.catalog import Catalog, Kind, Listing
+
+
+class Listings:
+    """Lists by server and fingerprint of its config: what another config listed says nothing about this one."""
+
+    def __init__(self, directory: Path, key: bytes) -> None:
+        self._keep = Keep(directory)
+        self._key = key
+        self._known: dict[tuple[str, str], Listing] = {}
+
+    def known(self, loaded: LoadedConfig) -> dict[str, Listing]:
+        """Return the lists of servers that are configured as they were then, kept ones included."""
+        known: dict[str, Listing] = {}
+        for name, server in loaded.config.servers.items():
+            digest = fingerprint(name, server, self._key)
+            listing = self._known.get((name, digest)) or self._keep.load(name, digest)
+            if listing is not None:
+                known[name] = self._known[name, digest] = listing
+        return known
+
+    def put(self, server: Server, listing: Listing) -> Listing | None:
+        """Take fresh lists; returns those that they replace."""
+        digest = fingerprint(listing.server, server, self._key)
+        before = self._known.get((listing.server, digest))
+        self._known = {key: value for key, value in self._known.items() if key[0] != listing.server}
+        self._known[listing.server, digest] = listing
+        return before
+
+    async def keep(self, server: Server, listing: Listing) -> None:
+        """Write lists for the next start, beside the loop."""
+        await asyncio.to_thread(self._keep.store, listing, fingerprint(listing.server, server, self._key))
+
+    def retain(self, servers: Collection[str]) -> None:
+        """Forget all others."""
+        self._known = {key: value for key, value in self._known.items() if key[0] in servers}
+
+
+def changed_kinds(before: Listing | None, now: Listing) -> frozenset[Kind]:
+    """Return the kinds whose lists are not what they were."""
+    if before is None:
+        return frozenset(Kind)
+    return frozenset(kind for kind in Kind if _digests(before, kind) != _digests(now, kind))
+
+
+def _digests(listing: Listing, kind: Kind) -> list[tuple[str, str]]:
+    return [(item.name, item.digest) for item in listing.of(kind)]
+
+
+def unseen(server: str, changed: frozenset[Kind], before: Catalog, now: Catalog) -> frozenset[Kind]:
+    """Return the kinds of which everything that changed is held back, so that no client reads another list."""
+    return frozenset(kind for kind in changed if _routes(before, server, kind) == _routes(now, server, kind))
+
+
+def _routes(catalog: Catalog, server: str, kind: Kind) -> list[tuple[str, str]]:
+    routes = catalog.by_kind.get(kind, ())
+    return [(route.exposed, route.definition.digest) for route in routes if route.server == server]

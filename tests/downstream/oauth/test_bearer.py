@@ -1,0 +1,212 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from urllib.parse import parse_qsl
+
+import aiohttp
+import pytest
+
+from gateway.config.servers import Server
+from gateway.downstream.authorizer import Refusal
+from gateway.downstream.oauth.bearer import MAX_RENEWALS, MAX_TRIES, Bearer
+from gateway.downstream.oauth.credentials import Credentials, Desk
+from gateway.downstream.oauth.errors import ConsentNeeded, NoToken
+from gateway.downstream.oauth.token import Token
+from gateway.downstream.oauth.vault import MemoryVault
+from gateway.model.principal import Principal
+from gateway.tasks import TaskSet
+from tests.kit.oauth import LOOPBACK, Protected, elsewhere, protected
+
+ALICE = Principal("key:alice", "key", "alice")
+OWN = {"client_credentials": {"client_id": "me", "client_secret": "pw"}}
+
+
+def no_crash(name: str, error: BaseException) -> None:
+    raise AssertionError(name) from error
+
+
+def bearer(server: Protected, auth: Mapping[str, object] | None = None, desk: Desk | None = None) -> Bearer:
+    config = Server.model_validate({"url": server.url, "allow_networks": LOOPBACK, "auth": dict(auth or OWN)})
+    made = Credentials("a", config, desk or Desk(), TaskSet(no_crash)).of(None)
+    assert isinstance(made, Bearer)
+    return made
+
+
+def refusal(sent: str = "", words: str = "", status: int = 401) -> Refusal:
+    return Refusal(status, {"Authorization": sent} if sent else {}, (f"Bearer {words}",))
+
+
+async def refused(one: Bearer, words: str = "", status: int = 401) -> bool:
+    sent = dict(await one.headers())
+    return await one.refused(Refusal(status, sent, (f"Bearer {words}",)))
+
+
+async def test_nothing_is_sent_until_the_server_asks() -> None:
+    async with protected() as server:
+        one = bearer(server)
+        assert await one.headers() == {}
+        assert server.idp.forms == []
+        assert await refused(one, 'scope="x"')
+        assert await one.headers() == {"Authorization": "Bearer access-1"}
+        assert server.idp.forms[0]["scope"] == "x"
+
+
+async def test_a_token_is_fetched_first_where_an_operator_said_from_where() -> None:
+    async with protected() as server:
+        own = {"client_credentials": {"client_id": "me", "client_secret": "pw", "issuer": server.idp.url}}
+        assert await bearer(server, own).headers() == {"Authorization": "Bearer access-1"}
+
+
+async def test_everybody_who_was_refused_shares_one_new_token() -> None:
+    """G099."""
+    async with protected() as server:
+        one = bearer(server)
+        assert await refused(one)
+        stale = dict(await one.headers())
+        again = await asyncio.gather(*(one.refused(Refusal(401, stale, ("Bearer",))) for _ in range(20)))
+        assert again == [True] * 20
+        assert len(server.idp.forms) == 2
+
+
+async def test_who_was_refused_with_an_older_token_just_tries_again() -> None:
+    async with protected() as server:
+        one = bearer(server)
+        assert await refused(one)
+        assert await one.refused(refusal("Bearer older"))
+        assert len(server.idp.forms) == 1
+
+
+async def test_a_token_about_to_end_is_renewed_before_it_is_sent() -> None:
+    async with protected() as server:
+        server.idp.issues = {"expires_in": 20}
+        one = bearer(server)
+        assert await refused(one)
+        assert await one.headers() == {"Authorization": "Bearer access-2"}
+
+
+async def test_a_server_that_refuses_every_token_gets_no_more_of_them() -> None:
+    async with protected() as server:
+        one = bearer(server)
+        answers = [await refused(one) for _ in range(MAX_RENEWALS + 3)]
+        assert answers == [True] * MAX_RENEWALS + [False] * 3
+        assert len(server.idp.forms) == MAX_RENEWALS
+
+
+async def test_missing_scopes_are_asked_for_with_those_there_were_and_once() -> None:
+    async with protected() as server:
+        one = bearer(server)
+        assert await refused(one, 'scope="x"')
+        assert await refused(one, 'error="insufficient_scope", scope="y"', 403)
+        assert server.idp.forms[-1]["scope"] == "x y"
+        assert not await refused(one, 'error="insufficient_scope", scope="y"', 403)
+        assert not await refused(one, "", 403)
+        assert len(server.idp.forms) == 2
+
+
+async def test_nothing_of_the_old_authorization_server_goes_to_the_new_one() -> None:
+    """The specification's authorization server binding."""
+    async with protected() as server, elsewhere() as (other, _):
+        desk = Desk()
+        one = bearer(server, {"authorization_code": {}}, desk)
+        with pytest.raises(ConsentNeeded) as first:
+            await refused(one)
+        await _consented(desk, first.value.ticket)
+        assert await one.headers() == {"Authorization": "Bearer access-1"}
+        old = server.idp.forms
+        server.idp = other
+        with pytest.raises(ConsentNeeded):
+            await refused(one)
+        assert other.registered
+        assert other.forms == []
+        assert not one.has_token
+        assert [form["grant_type"] for form in old] == ["authorization_code"]
+
+
+async def _consented(desk: Desk, ticket: str) -> str:
+    """Follow a ticket as a browser does, without the pages of the gateway; returns the code to confirm it with."""
+    departure = desk.consents.begin(ticket)
+    assert departure is not None
+    async with aiohttp.ClientSession() as browser, browser.get(departure.url, allow_redirects=False) as answer:
+        back = dict(parse_qsl(answer.headers["Location"].partition("?")[2]))
+    arrival = await desk.consents.complete(back, (departure.cookie,))
+    assert arrival.ok, arrival.text
+    return arrival.code
+
+
+async def test_a_consent_is_kept_over_a_restart_and_refreshed() -> None:
+    vault = MemoryVault()
+    async with protected() as server:
+        desk = Desk(vault)
+        one = bearer(server, {"authorization_code": {}}, desk)
+        with pytest.raises(ConsentNeeded) as needed:
+            await refused(one)
+        await _consented(desk, needed.value.ticket)
+        for _ in range(100):
+            if vault.load("a", "token", ""):
+                break
+            await asyncio.sleep(0.01)
+        later = bearer(server, {"authorization_code": {}}, Desk(vault))
+        assert await later.headers() == {"Authorization": "Bearer access-1"}
+        assert await refused(later)
+        assert server.idp.forms[-1]["grant_type"] == "refresh_token"
+        assert vault.load("a", "token", "")["access"] == "access-2"
+        assert await refused(one), "an earlier connection takes the token that another one renewed"
+        assert await one.headers() == {"Authorization": "Bearer access-2"}
+        assert len(server.idp.forms) == 2
+
+
+async def test_a_need_for_consent_is_not_looked_into_at_every_call() -> None:
+    async with protected() as server:
+        one = bearer(server, {"authorization_code": {}})
+        for _ in range(5):
+            with pytest.raises(ConsentNeeded):
+                await refused(one)
+        assert len(server.idp.registered) == 1
+        assert server.idp.seen.count("/.well-known/oauth-authorization-server") == 1
+
+
+async def test_a_principals_consent_counts_only_with_the_code_of_its_page() -> None:
+    """client/elicitation §Phishing: who consents must be who asked."""
+    async with protected() as server:
+        config = Server.model_validate({"url": server.url, "auth": {"authorization_code": {"per": "principal"}}})
+        desk = Desk()
+        one = Credentials("a", config, desk, TaskSet(no_crash)).bearer(ALICE)
+        with pytest.raises(ConsentNeeded) as needed:
+            await refused(one)
+        code = await _consented(desk, needed.value.ticket)
+        assert not one.has_token
+        assert not one.confirm("")
+        assert not one.confirm("WRONG-ONE")
+        assert one.is_waiting
+        assert one.confirm(code.lower())
+        assert await one.headers() == {"Authorization": "Bearer access-1"}
+        assert not one.confirm(code), "a code is good once"
+
+
+async def test_wrong_codes_end_a_consent() -> None:
+    async with protected() as server:
+        config = Server.model_validate({"url": server.url, "auth": {"authorization_code": {"per": "principal"}}})
+        one = Credentials("a", config, Desk(), TaskSet(no_crash)).bearer(ALICE)
+        code = one.receive(Token("t", "i", "r"))
+        assert [one.confirm("AAAA-AAAA") for _ in range(MAX_TRIES)] == [False] * MAX_TRIES
+        assert not one.is_waiting
+        assert not one.confirm(code)
+
+
+async def test_a_failure_says_which_server_and_shows_no_token() -> None:
+    async with protected() as server:
+        server.idp.refuses = "invalid_client"
+        with pytest.raises(NoToken) as caught:
+            await refused(bearer(server))
+    assert caught.value.message == 'server "a": its authorization server gives no token (invalid_client)'
+
+
+async def test_a_token_is_used_to_its_end_while_no_new_one_is_to_be_had() -> None:
+    """G099."""
+    async with protected() as server:
+        server.idp.issues = {"expires_in": 20, "refresh_token": "r"}
+        one = bearer(server)
+        assert await refused(one)
+        server.idp.refuses = "temporarily_unavailable"
+        assert await one.headers() == {"Authorization": "Bearer access-1"}

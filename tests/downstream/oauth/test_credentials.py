@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import pytest
+
+from gateway.config.servers import Server
+from gateway.downstream.authorizer import Refusal
+from gateway.downstream.oauth import credentials as module
+from gateway.downstream.oauth.bearer import Bearer
+from gateway.downstream.oauth.credentials import Credentials, Desk
+from gateway.downstream.oauth.errors import ConsentNeeded, NoToken
+from gateway.downstream.rotation import RotatingHeaders
+from gateway.model.principal import Principal
+from gateway.tasks import TaskSet
+from tests.kit.oauth import Protected, protected
+
+ALICE = Principal("sub:i/alice", "sub", "i", token="alices-own")
+BOB = Principal("sub:i/bob", "sub", "i", token="bobs-own")
+SECRET = {"client_id": "me", "client_secret": "pw"}
+
+
+def no_crash(name: str, error: BaseException) -> None:
+    raise AssertionError(name) from error
+
+
+def credentials(url: str, auth: dict[str, object], desk: Desk | None = None) -> Credentials:
+    server = Server.model_validate({"url": url, "auth": auth})
+    return Credentials("a", server, desk or Desk(), TaskSet(no_crash))
+
+
+def exchange(server: Protected) -> dict[str, object]:
+    return {"token_exchange": {**SECRET, "issuer": server.idp.url}}
+
+
+async def test_without_auth_a_server_gets_its_configured_headers_alone() -> None:
+    one = credentials("http://127.0.0.1:1/mcp", {})
+    assert isinstance(one.of(ALICE), RotatingHeaders)
+    assert await one.of(ALICE).headers() == {}
+
+
+async def test_the_gateways_own_account_serves_everybody() -> None:
+    one = credentials("http://127.0.0.1:1/mcp", {"client_credentials": SECRET})
+    assert one.of(ALICE) is one.of(BOB) is one.of(None)
+    assert not one.is_per_principal
+
+
+async def test_each_caller_has_a_token_of_its_own_and_the_lists_have_another() -> None:
+    """S48: two principals, two exchanges, no sharing."""
+    async with protected() as server:
+        one = credentials(server.url, exchange(server))
+        for who in (ALICE, BOB, ALICE):
+            one.calls(who)
+        sent = [dict(await one.of(who).headers())["Authorization"] for who in (ALICE, BOB, ALICE, None)]
+        forms = server.idp.forms
+    assert sent == ["Bearer access-1", "Bearer access-2", "Bearer access-1", "Bearer access-3"]
+    assert [form.get("subject_token") for form in forms] == ["alices-own", "bobs-own", None]
+    assert forms[2]["grant_type"] == "client_credentials"
+
+
+async def test_the_newest_token_of_a_caller_is_the_one_exchanged() -> None:
+    async with protected() as server:
+        server.idp.issues = {"expires_in": 1}
+        one = credentials(server.url, exchange(server))
+        for token in ("first", "second"):
+            one.calls(Principal(ALICE.id, "sub", "i", token=token))
+            await one.of(ALICE).headers()
+        assert [form["subject_token"] for form in server.idp.forms] == ["first", "second"]
+
+
+async def test_a_caller_without_a_token_of_its_own_gets_nothing() -> None:
+    async with protected() as server:
+        one = credentials(server.url, exchange(server))
+        nobody = Principal("key:bot", "key", "bot")
+        one.calls(nobody)
+        with pytest.raises(NoToken, match="signed in with a token"):
+            await one.of(nobody).headers()
+
+
+async def test_callers_are_held_in_bounded_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_OWNERS", 3)
+    async with protected() as server:
+        one = credentials(server.url, exchange(server))
+        for number in range(9):
+            one.calls(Principal(f"sub:i/{number}", "sub", "i", token="t"))
+    assert len(one._bearers) == len(one._subjects) == 3
+
+
+async def test_a_consent_that_is_needed_can_be_found_and_goes_with_the_server() -> None:
+    desk = Desk(origin="https://gw.example")
+    async with protected() as server:
+        one = credentials(server.url, {"authorization_code": {}}, desk)
+        assert one.consent_url == ""
+        with pytest.raises(ConsentNeeded) as needed:
+            await one.of(None).refused(Refusal(401, {}, ("Bearer",)))
+        assert one.consent_url == f"https://gw.example/oauth/start?ticket={needed.value.ticket}"
+        assert one.url_of(needed.value.ticket) == one.consent_url
+        one.close()
+    assert one.consent_url == ""
+
+
+def test_no_token_is_in_any_repr() -> None:
+    assert "alices-own" not in repr(ALICE)
+    assert isinstance(credentials("http://127.0.0.1:1/mcp", {"client_credentials": SECRET}).of(None), Bearer)
