@@ -19,6 +19,7 @@ from gateway.downstream.transport import Later, Request, Transport
 from gateway.errors import DownstreamError, Reason
 from gateway.protocol import rawjson
 from gateway.protocol.jsonrpc import ErrorObject, Id
+from tests.kit.field import until
 from tests.kit.processes import (
     WAIT,
     Counts,
@@ -57,7 +58,7 @@ async def heard_of(transport: Transport, cancelled: str) -> None:
 
 def replying(code: str) -> Server:
     """A server that is this piece of Python; ``line`` is what it was sent, ``say`` writes bytes."""
-    head = "import os,sys,json,time\nsay=lambda data: os.write(1,data)\nline=sys.stdin.buffer.readline()\n"
+    head = "import os,sys,json,signal,time\nsay=lambda data: os.write(1,data)\nline=sys.stdin.buffer.readline()\n"
     return Server(command=sys.executable, args=["-I", "-S", "-c", head + code])
 
 
@@ -423,10 +424,10 @@ async def test_answers_to_a_server_that_does_not_read_are_dropped_at_a_bound(mon
     ask = b'{"jsonrpc":"2.0","id":"%s","method":"ping"}\n' % (b"i" * 100)
     inbox = Recorder({"filler": rawjson.raw("f" * 5000)})
     async with guarded() as guardian:
-        transport = StdioTransport("x", replying(f"[say({ask!r}) for _ in range(100)]; sys.stdin.read()"), guardian)
+        transport = StdioTransport("x", replying(f"[say({ask!r}) for _ in range(100)]; signal.pause()"), guardian)
         await transport.open(inbox)
         await failing(transport, Request("ping", {}, timeout=1))
-        assert len(inbox.asks) == 100
+        await until(lambda: len(inbox.asks) == 100)
         assert "answer_dropped" in inbox.kinds
         assert transport._process is not None
         assert transport._process.unsent < 20_000
