@@ -25,7 +25,12 @@ Answerer: TypeAlias = Callable[[str, Json], Awaitable[Json]]
 
 MAX_ROUNDS: Final = 8
 SECONDS: Final = 30
-_NAMES: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+_NAMES: Final = {
+    "tools/call": "name",
+    "prompts/get": "name",
+    "resources/read": "uri",
+    **dict.fromkeys(("tasks/get", "tasks/update", "tasks/cancel"), "taskId"),
+}
 _PREFIX: Final = "io.modelcontextprotocol/"
 
 
@@ -212,8 +217,13 @@ class AnsweringClient:
         async with self._http.post(self._url, json={"jsonrpc": "2.0", **message}, headers=head) as reply:
             assert reply.status == 202, (reply.status, await reply.text())
 
-    async def listen(self, news: News, ready: asyncio.Event, watch: tuple[str, ...]) -> None:
-        """Take what belongs to no request, until cancelled; ``ready`` once nothing more is missed."""
+    async def listen(
+        self, news: News, ready: asyncio.Event, watch: tuple[str, ...], tasks: tuple[str, ...] = ()
+    ) -> None:
+        """Take what belongs to no request, until cancelled; ``ready`` once nothing more is missed.
+
+        Tasks must be named in the modern era alone; the legacy one tells each session of its own.
+        """
         if self.era == "legacy":
             async with self._http.get(self._url, headers=self.head()) as reply:
                 assert reply.status == 200, reply.status
@@ -224,6 +234,7 @@ class AnsweringClient:
             return
         wishes: Json = {f"{kind}ListChanged": True for kind in ("tools", "prompts", "resources")}
         wishes |= {"resourceSubscriptions": list(watch)} if watch else {}
+        wishes |= {"taskIds": list(tasks)} if tasks else {}
         params = {"notifications": wishes, "_meta": self.meta()}
         body = {"jsonrpc": "2.0", "id": "listen", "method": "subscriptions/listen", "params": params}
         async with self._http.post(self._url, json=body, headers=self.head("subscriptions/listen")) as reply:
@@ -299,11 +310,13 @@ class News:
 
 
 @asynccontextmanager
-async def hearing(client: AnsweringClient, *, watch: tuple[str, ...] = ()) -> AsyncIterator[News]:
-    """Hear of every change of lists, and of these resources, for a block: in the words of the client's era."""
+async def hearing(
+    client: AnsweringClient, *, watch: tuple[str, ...] = (), tasks: tuple[str, ...] = ()
+) -> AsyncIterator[News]:
+    """Hear for a block, in the words of the client's era, of all changes of lists, and of these resources and tasks."""
     async with asyncio.TaskGroup() as group:
         news, ready = News(), asyncio.Event()
-        reading = group.create_task(client.listen(news, ready, watch))
+        reading = group.create_task(client.listen(news, ready, watch, tasks))
         try:
             async with asyncio.timeout(SECONDS):
                 await ready.wait()

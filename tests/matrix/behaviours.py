@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.matrix import asking, changing, plain
+from tests.matrix import asking, changing, extending, plain
 from tests.matrix.cells import Behaviour
 
-BEHAVIOURS: Final[tuple[Behaviour, ...]] = (*plain.BEHAVIOURS, *asking.BEHAVIOURS, *changing.BEHAVIOURS)
+BEHAVIOURS: Final[tuple[Behaviour, ...]] = (
+    *plain.BEHAVIOURS,
+    *asking.BEHAVIOURS,
+    *changing.BEHAVIOURS,
+    *extending.BEHAVIOURS,
+)

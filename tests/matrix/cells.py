@@ -53,6 +53,8 @@ class Cell:
 
 CELLS: Final = tuple(Cell(client, server, transport) for client, server, transport in product(ERAS, ERAS, TRANSPORTS))
 KINDS: Final = tuple(product(ERAS, TRANSPORTS))
+EXTENDED: Final = "extended-"
+"""What the names of servers with tasks and extensions begin with."""
 
 
 class Peers:
@@ -69,7 +71,8 @@ class Peers:
 
     def start(self, name: str, era: EraName) -> None:
         """Start one, without waiting for it."""
-        command = [sys.executable, "-m", "tests.matrix.cell_http", name, era, str(self.port(name))]
+        module = "tests.matrix.extended_world" if name.startswith(EXTENDED) else "tests.matrix.cell_http"
+        command = [sys.executable, "-m", module, name, era, str(self.port(name))]
         with self._log.open("ab") as log:
             process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         self._processes[name] = process
@@ -122,7 +125,8 @@ def configs(
             entries[name] = {"url": f"http://127.0.0.1:{peers.port(name)}/mcp", **more}
             continue
         (folder / name).mkdir(parents=True, exist_ok=True)
-        arguments = ["-m", "tests.matrix.cell_world", name, era]
+        module = "tests.matrix.extended_world" if prefix == EXTENDED else "tests.matrix.cell_world"
+        arguments = ["-m", module, name, era]
         command = {"command": sys.executable, "args": arguments, "env": {"PYTHONPATH": str(ROOT)}}
         entries[name] = {**command, "cwd": str(folder / name), **more}
     return entries
@@ -142,16 +146,25 @@ def listening_peers(folder: Path) -> Iterator[Peers]:
 def matrix(folder: Path) -> Iterator[Matrix]:
     """Serve all four kinds through one gateway, each once more as a server that may ask nothing (``mute-…``).
 
-    ``own-legacy-stdio`` is a legacy server on pipes as people have it: with processes for each caller.
+    ``own-legacy-stdio`` is a legacy server on pipes as people have it: with processes for each caller. So are the
+    servers with tasks and extensions (``extended-…``), one of each kind, each also alone in a view of its name.
     """
     with listening_peers(folder) as peers:
         # One process for all who declare nothing, so that what one client does can be seen by another.
         asks = ["elicitation", "sampling", "roots"]
         asking = configs(folder, peers, asks=asks, isolation="shared")
         asking |= configs(folder, peers, "own-", (("legacy", "stdio"),), asks=asks)
-        servers = asking | configs(folder, peers, "mute-", isolation="shared")
+        extended = configs(folder, peers, EXTENDED, asks=["elicitation"])
+        servers = asking | configs(folder, peers, "mute-", isolation="shared") | extended
+        # With views, new definitions would be held back until they are approved.
+        servers = {name: {**server, "pin": {"mode": "warn"}} for name, server in servers.items()}
         peers.listening()
-        config: Json = {"servers": servers, "naming": {"page_size": 20}, "limits": {"requests": "100000/second"}}
+        config: Json = {
+            "servers": servers,
+            "views": {name: {"include": [f"any:{name}/**"]} for name in extended},
+            "naming": {"page_size": 20},
+            "limits": {"requests": "100000/second"},
+        }
         with serving(folder / "gateway", config) as gateway:
             gateway.await_servers(*servers)
             yield Matrix(gateway, peers, folder, config)
@@ -173,6 +186,11 @@ class Bench:
     def is_modern(self) -> bool:
         """Whether the client is."""
         return self.cell.client == "modern"
+
+    @property
+    def extended(self) -> str:
+        """Name of the cell's server with tasks and extensions; its view has the same."""
+        return f"{EXTENDED}{self.cell.behind}"
 
     def name(self, own: str, server: str = "") -> str:
         """Return the name under which clients know a tool or prompt."""
