@@ -18,6 +18,7 @@ GENESIS: Final = "0" * 64
 MAX_RECORD: Final = 16 * 1024
 """Bytes of one record with its line end."""
 _TAG: Final = hashlib.sha256(b"mcp-gateway-audit-v1\n")
+_HASH: Final = b',"hash":"'
 
 
 class ChainError(ValueError):
@@ -97,10 +98,11 @@ def read(line: bytes, due: int) -> Object:
 
 def _without_hash(line: bytes, record: Object, digest: str) -> bytes:
     """Return the canonical form of a record without its hash, for a line that is known to be canonical."""
-    member = f',"hash":"{digest}"'.encode()
-    # Where the bytes occur once they are the member itself, and cutting them out saves writing the record again.
-    if line.count(member) == 1:
-        return line.replace(member, b"")
+    at = line.find(_HASH)
+    end = at + len(_HASH) + len(digest)
+    # Where such a member occurs once it is the record's own, and cutting it out saves writing the record again.
+    if at >= 0 and line[at + len(_HASH) : end + 1] == f'{digest}"'.encode() and line.find(_HASH, end) < 0:
+        return line[:at] + line[end + 1 :]
     return rawjson.canonical_plain({key: value for key, value in record.items() if key != "hash"})
 
 
