@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from gateway.endpoint.classify import SHOWN
 from gateway.errors import Reason
 from gateway.model.call import Call, Sort
 from gateway.model.catalog import Kind
@@ -23,8 +24,6 @@ _UNUSABLE = frozenset({codes.LEGACY_RESOURCE_NOT_FOUND, codes.LEGACY_URL_ELICITA
 
 
 _UNKNOWN: Final[dict[Sort, str]] = {Kind.TOOL: "Unknown tool", Kind.PROMPT: "Unknown prompt"}
-SHOWN = 128
-"""Characters of a name that an answer repeats."""
 
 
 def unknown(call: Call) -> ErrorObject:
