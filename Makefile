@@ -5,7 +5,7 @@ VENV  := .venv
 BIN   := $(VENV)/bin
 PIP   := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: run help test environments lint types bench fuzz soak lock clean
+.PHONY: run help test environments lint types site bench fuzz soak image-steps sbom chart lock clean
 
 ## run: install into .venv and serve the demonstration on http://127.0.0.1:8080/mcp
 run: $(VENV)/.demo
@@ -31,6 +31,11 @@ types: $(VENV)/.test
 ## environments: the real clients and servers that tests talk to, each in its own folder under .envs
 environments: $(VENV)/.test
 	$(BIN)/python -m tests.environments.prepare
+	$(BIN)/python -m tests.environments.wanted
+
+## site: the documentation as a static site, in site/
+site: $(VENV)/.docs
+	@$(BIN)/python docs/site/build.py
 
 ## bench: what the gateway adds to a call, on this machine
 bench: $(VENV)/.test
@@ -46,13 +51,27 @@ soak: $(VENV)/.test
 	$(BIN)/python -m tests.bench.soak
 	$(BIN)/python -m tests.bench.audit_edits
 
+## image-steps: build every variant of the image without an engine and run it (root, Debian with mmdebstrap; minutes)
+image-steps: $(VENV)/.test
+	$(BIN)/python -m tests.image.steps
+
+## sbom: the bill of materials of what the image installs, as dist/mcp-gateway.cdx.json
+sbom: $(VENV)/.test
+	$(BIN)/python -m tests.image.materials dist/mcp-gateway.cdx.json
+
+## chart: lint the chart and pack it into dist
+chart: $(VENV)/.test
+	$(BIN)/python -c 'from tests.environments import prepare; prepare.make("helm")'
+	.envs/helm/helm lint --strict charts/aiohttp-mcp-gateway -f charts/aiohttp-mcp-gateway/ci/minimal-values.yaml
+	.envs/helm/helm package charts/aiohttp-mcp-gateway -d dist
+
 ## lock: write the lock files anew from pyproject.toml
 lock:
 	python3 tests/environments/lock.py
 
 ## clean: remove what was installed and what the demonstration kept
 clean:
-	rm -rf $(VENV) .envs .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build demo/state
+	rm -rf $(VENV) .envs .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build site demo/state
 
 # The first Python from 3.13 down to 3.11 that runs and can make environments.
 $(BIN)/python:
@@ -71,6 +90,10 @@ $(VENV)/.runtime: requirements.lock requirements-build.lock pyproject.toml | $(B
 $(VENV)/.demo: $(VENV)/.runtime requirements-demo.lock
 	@echo 'installing the time server of the demonstration'
 	@$(PIP) install --require-hashes -r requirements-demo.lock
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.runtime requirements-docs.lock
+	@$(PIP) install --require-hashes -r requirements-docs.lock
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.demo requirements-test.lock

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 
 from gateway.audit import events
 from gateway.auth.authenticate import Authenticator
@@ -30,6 +31,8 @@ class Admission:
         self._metrics = metrics
         self._write = write
         self._tokens: Tokens | None = None
+        self._line: Line | None = None
+        self._authorities = ""
 
     def authenticator(self, loaded: LoadedConfig) -> Authenticator:
         """Make what judges the callers of a config.
@@ -37,6 +40,7 @@ class Admission:
         Raises:
             ConfigError: ``auth.jwt.ca`` cannot be used.
         """
+        self._trust(loaded)
         self._tokens = tokens_of(loaded.config, self._tokens, self._issuer, lambda: _now().timestamp())
         return Authenticator(loaded, _now, self._tokens)
 
@@ -63,7 +67,17 @@ class Admission:
         self._write(events.gateway_event("auth.degraded", {"issuer": issuer, "reason": reason}))
 
     def _issuer(self, settings: Jwt) -> Issuer:
-        return Issuer(settings, Means(Line(context(settings.ca), self._blocked), self._tasks, self))
+        self._line = Line(context(settings.ca), self._blocked)
+        return Issuer(settings, Means(self._line, self._tasks, self))
+
+    def _trust(self, loaded: LoadedConfig) -> None:
+        """Trust what the file of authorities holds now; the issuer's keys stay."""
+        jwt = loaded.config.auth.jwt
+        seen = loaded.sources.files.get(Path(jwt.ca)) if jwt is not None and jwt.ca else None
+        digest = seen.digest if seen is not None else ""
+        if jwt is not None and self._line is not None and digest != self._authorities:
+            self._line.tls = context(jwt.ca)
+        self._authorities = digest
 
     def _blocked(self) -> None:
         self._metrics.ssrf_blocked_total.inc(purpose="jwks")

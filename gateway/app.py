@@ -9,7 +9,7 @@ import secrets
 import signal
 import ssl
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -18,30 +18,30 @@ import aiohttp
 from aiohttp import http_parser, web
 
 from gateway.admin.access import Access
-from gateway.admin.operations import Act
 from gateway.admin.pages.site import Site
 from gateway.admin.pages.visit import Gateway
 from gateway.admin.server import AdminServer
-from gateway.config.root import AdminUser, LoadedConfig
+from gateway.config.root import AdminUser, Listen, LoadedConfig
+from gateway.config.watch import Watch
 from gateway.dashboard import Dashboard
 from gateway.endpoint import tls
 from gateway.endpoint.connection import Bounds, Report, Server
 from gateway.endpoint.server import Endpoint
 from gateway.errors import ConfigError, Problem
 from gateway.operations import Operator
+from gateway.privacy import conceal
+from gateway.reloading import SIGNALLED, Reloading, restless
 from gateway.runtime import Runtime
-from gateway.state.files import write_atomic
+from gateway.state.files import ADMIN_TOKEN_FILE, write_atomic
 from gateway.tasks import TaskSet
 from gateway.telemetry.logs import configure, get_logger, on_crash
 
 _log = get_logger("app")
 
 MIN_AIOHTTP: Final = (3, 14, 3)
-ADMIN_TOKEN_FILE: Final = "admin.token"  # noqa: S105 - a file's name.
 _CUT_SECONDS: Final = 2.0
 """How long aiohttp may take to close connections after everything of ours has ended."""
 _ADMIN_BOUNDS: Final = Bounds(total=256, per_source=None)
-_SIGNAL_USER: Final = Act("signal", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +71,16 @@ def check_parser() -> None:
         raise ConfigError([Problem("aiohttp runs without its C parser", hint=hint)])
 
 
-async def serve(loaded: LoadedConfig, announce: Announce) -> None:
-    """Serve until SIGTERM or SIGINT, then drain. SIGHUP reads the config again.
+async def serve(loaded: LoadedConfig, announce: Announce, *, watch: bool = True) -> None:
+    """Serve until SIGTERM or SIGINT, then drain. SIGHUP reads the config again, and so does a change of its files.
+
+    Without ``watch`` files may change and nothing happens.
 
     Raises:
         ConfigError: something cannot be used: a directory, a key, an address.
     """
     check_parser()
+    conceal()
     signals = Signals()
     async with AsyncExitStack() as stack:
         # Outermost, so that neither an early signal nor a second one during the end cuts anything short.
@@ -88,7 +91,7 @@ async def serve(loaded: LoadedConfig, announce: Announce) -> None:
         await runtime.start()
         endpoint = Endpoint(runtime)
         stack.push_async_callback(endpoint.aclose)
-        url = await stack.enter_async_context(_endpoint_listener(loaded, endpoint, runtime.certificate_refused))
+        url = await stack.enter_async_context(_endpoint_listener(loaded, endpoint, runtime))
         operator = Operator(runtime, url)
         pages = Gateway(operator, Dashboard(runtime, operator.brief))
 
@@ -96,7 +99,9 @@ async def serve(loaded: LoadedConfig, announce: Announce) -> None:
             runtime.metrics.http_rejected_total.inc(reason=reason)
 
         admin_url, token_file = await stack.enter_async_context(_admin_listener(loaded, pages, refused))
-        signals.reload_on_hangup(runtime)
+        signals.reload_on_hangup(runtime.reloading)
+        if watch:
+            signals.reload_on_change(runtime.reloading)
         announce(Addresses(url, admin_url, token_file))
         _log.info("serving", endpoint=url, admin=admin_url, pid=os.getpid())
         await signals.stop.wait()
@@ -134,8 +139,9 @@ class Signals:
         self.stop = asyncio.Event()
         self.now = asyncio.Event()
         self._tasks = TaskSet(on_crash(_log))
-        self._runtime: Runtime | None = None
+        self._reloading: Reloading | None = None
         self._reload_wanted = False
+        self._watch: asyncio.Task[None] | None = None
 
     @asynccontextmanager
     async def installed(self) -> AsyncIterator[None]:
@@ -155,40 +161,65 @@ class Signals:
         if self.stop.is_set():
             self.now.set()
         self.stop.set()
+        if self._watch is not None:
+            self._watch.cancel()
 
-    def reload_on_hangup(self, runtime: Runtime) -> None:
-        """Reload ``runtime`` from now on; at once where a reload was asked for during the start."""
-        self._runtime = runtime
+    def reload_on_hangup(self, reloading: Reloading) -> None:
+        """Have it reload from now on; at once where a reload was asked for during the start."""
+        self._reloading = reloading
         if self._reload_wanted:
             self._reload()
 
+    def reload_on_change(self, reloading: Reloading) -> None:
+        """Have it reload whenever a file of the config changes, until the process is told to end."""
+        self._watch = self._tasks.start(reloading.follow(Watch(reloading.sources, restless)), "config watch")
+
     def _reload(self) -> None:
         self._reload_wanted = True
-        if self._runtime is not None and not self.stop.is_set():
-            self._tasks.start(_reloaded(self._runtime), "reload")
+        if self._reloading is not None and not self.stop.is_set():
+            self._tasks.start(_reloaded(self._reloading), "reload")
 
 
-async def _reloaded(runtime: Runtime) -> None:
-    try:
-        result = await runtime.reload(_SIGNAL_USER)
-    except ConfigError as error:
-        _log.error("config_refused", problems=[str(problem) for problem in error.problems])
-    else:
-        _log.info("config_reloaded", needs_restart=result.get("needs_restart", []))
+async def _reloaded(reloading: Reloading) -> None:
+    # A refusal has been told where everybody looks for it.
+    with suppress(ConfigError):
+        await reloading.reload(SIGNALLED)
 
 
 @asynccontextmanager
-async def _endpoint_listener(loaded: LoadedConfig, endpoint: Endpoint, refused: Report) -> AsyncIterator[str]:
+async def _endpoint_listener(loaded: LoadedConfig, endpoint: Endpoint, runtime: Runtime) -> AsyncIterator[str]:
     """Listen for clients; yields the URL. New connections are refused as soon as the block ends."""
     listen = loaded.config.listen
+    secured = _secured(listen, runtime)
     runner = web.ServerRunner(endpoint.server, shutdown_timeout=_CUT_SECONDS)
     await runner.setup()
     try:
-        await _listen(runner, listen.host, listen.port, "listen", tls.context(listen, refused))
+        await _listen(runner, listen.host, listen.port, "listen", secured)
         scheme = "https" if listen.tls else "http"
         yield f"{scheme}://{_address(runner, listen.host)}{listen.path}"
     finally:
         await runner.cleanup()
+
+
+def _secured(listen: Listen, runtime: Runtime) -> ssl.SSLContext | None:
+    """Make the TLS context of the endpoint, whose certificates each reload reads again."""
+    first = tls.context(listen, runtime.certificate_refused)
+    if first is None:
+        return None
+    renewable, ends = tls.Renewable.of(first), runtime.metrics.certificate_expiry_timestamp_seconds
+    ends.set(tls.expires(listen))
+
+    def prepare(wanted: LoadedConfig) -> Callable[[], None]:
+        made, until = tls.context(wanted.config.listen, runtime.certificate_refused), tls.expires(wanted.config.listen)
+
+        def commit() -> None:
+            renewable.renew(made or first)
+            ends.set(until)
+
+        return commit
+
+    runtime.reloading.prepares(prepare)
+    return renewable
 
 
 @asynccontextmanager

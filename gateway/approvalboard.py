@@ -5,6 +5,8 @@ Who may decide is an admin user with the role, named by the rule. No client's ke
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Final
 
@@ -31,9 +33,13 @@ class Approvalboard:
         self._ledger = ledger
         self._audit = audit
 
-    def show(self, user: str) -> Object:
-        """Return what waits or is decided, the oldest first, with whether this user may decide it."""
-        return {"approvals": [_shown(entry, user) for entry in self._ledger.entries()]}
+    async def show(self, user: str) -> Object:
+        """Return what waits or is decided, the oldest first, with whether this user may decide it.
+
+        In a thread: arguments may be megabytes, and are escaped character by character.
+        """
+        entries = self._ledger.entries()
+        return {"approvals": await asyncio.to_thread(_all_shown, entries, user)}
 
     def briefs(self, user: str) -> tuple[Object, ...]:
         """Return the same with the beginning of the arguments alone: all of them may be megabytes."""
@@ -43,15 +49,16 @@ class Approvalboard:
         )
 
     def one(self, user: str, entry_id: str) -> Object:
-        """Return one entry.
+        """Return one entry, with its arguments as they are.
 
         Raises:
             KeyError: nothing of that id waits.
         """
         try:
-            return _shown(self._ledger.find(entry_id), user)
+            entry = self._ledger.find(entry_id)
         except KeyError:
             raise _unknown(entry_id) from None
+        return _brief(entry, user) | {"arguments": entry.subject.arguments}
 
     async def approve(self, act: Act, entry_id: str) -> Object:
         """Say yes.
@@ -64,7 +71,7 @@ class Approvalboard:
         """
         await self._audited("approvals_approve", act, entry_id, {})
         try:
-            return _shown(await self._ledger.approve(entry_id, act.user), act.user)
+            return await _shown_beside(await self._ledger.approve(entry_id, act.user), act.user)
         except KeyError:
             raise _unknown(entry_id) from None
         except (Ineligible, Settled, Unwritable) as error:
@@ -75,7 +82,7 @@ class Approvalboard:
         reason = printable(reason, MAX_REASON)
         await self._audited("approvals_deny", act, entry_id, {"reason": reason} if reason else {})
         try:
-            return _shown(await self._ledger.deny(entry_id, act.user, reason), act.user)
+            return await _shown_beside(await self._ledger.deny(entry_id, act.user, reason), act.user)
         except KeyError:
             raise _unknown(entry_id) from None
         except (Ineligible, Settled, Unwritable) as error:
@@ -104,6 +111,14 @@ def _refused(error: Ineligible | Settled | Unwritable) -> Exception:
             return Conflict(str(error))
         case _:
             return Conflict("the file of approvals cannot be written: nothing was changed")
+
+
+async def _shown_beside(entry: Entry, user: str) -> Object:
+    return await asyncio.to_thread(_shown, entry, user)
+
+
+def _all_shown(entries: Iterable[Entry], user: str) -> list[Value]:
+    return [_shown(entry, user) for entry in entries]
 
 
 def _shown(entry: Entry, user: str) -> Object:

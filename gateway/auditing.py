@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import os
 from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Final
+
+from yarl import URL
 
 from gateway.audit import notes
 from gateway.audit.log import AuditLog, AuditOptions
@@ -18,10 +23,13 @@ from gateway.audit.sinks.stdout import Stdout
 from gateway.audit.sinks.webhook import HttpSink, json_lines
 from gateway.config.root import Config, LoadedConfig
 from gateway.config.sinks import OTLP, POSTGRES, STDOUT
+from gateway.config.types import is_loopback
 from gateway.errors import ConfigError, Problem
 from gateway.tasks import TaskSet
+from gateway.telemetry.collector import Address, endpoint
 from gateway.telemetry.logs import get_logger
 from gateway.telemetry.metrics import Metrics
+from gateway.telemetry.resource import resource
 
 FOLDER: Final = "audit-sinks"
 NOTES_EVERY: Final = 2.0
@@ -127,13 +135,24 @@ def _sink(text: str, config: Config) -> tuple[str, Sink]:
         return STDOUT, Stdout()
     if text.startswith(POSTGRES):
         return "postgres", Postgres(text)
-    if text == OTLP and not config.telemetry.otlp:
-        raise ConfigError([Problem("otlp needs the address telemetry.otlp", path="audit.sinks")])
     if text == OTLP or text.startswith("otlp+"):
-        base = config.telemetry.otlp if text == OTLP else text.removeprefix("otlp+")
-        url = base if base.endswith(otlp.PATH) else base.rstrip("/") + otlp.PATH
-        return OTLP, HttpSink(url, otlp.logs)
+        place = _collector(config) if text == OTLP else Address(text.removeprefix("otlp+"))
+        url = str(endpoint(URL(place.url), otlp.PATH))
+        return OTLP, HttpSink(replace(place, url=url), partial(otlp.logs, whose=resource(os.environ)))
     return "webhook", HttpSink(text, json_lines)
+
+
+def _collector(config: Config) -> Address:
+    """Return the address of ``telemetry.otlp``, as far as records may go there."""
+    section = config.telemetry.collector
+    if section is None:
+        raise ConfigError([Problem("otlp needs the address telemetry.otlp", path="audit.sinks")])
+    place = Address(*section.opened())
+    url = URL(place.url)
+    if url.scheme != "https" and not is_loopback(url.host or ""):
+        hint = "make telemetry.otlp an https address, or give the sink its own: otlp+https://…"
+        raise ConfigError([Problem("records leave the machine only over https", path="audit.sinks", hint=hint)])
+    return place
 
 
 class _Meters:

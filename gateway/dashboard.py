@@ -6,12 +6,13 @@ Whatever may take long is done in a thread or in steps between which the loop is
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from gateway import report
 from gateway.admin.operations import Act
 from gateway.admin.views import Busy, Chosen, Corner, Explained, LiveCall, Matrix, Supposed, Traffic
 from gateway.approvalboard import Approvalboard
@@ -43,6 +44,8 @@ COLUMNS: Final = 12
 _MAX_ARGUMENTS: Final = 65_536
 _MAX_FILTER: Final = 200
 _LAST_LINES: Final = 2_000
+_STEP: Final = 200
+"""Decisions that are made at a time."""
 
 
 class Dashboard:
@@ -105,6 +108,13 @@ class Dashboard:
             len(whos),
             len(routes),
         )
+
+    async def weights(self) -> Object:
+        """Return what the list of each configured client weighs, and that of anonymous callers where there are any."""
+        snapshot = self._runtime.current()
+        routes = snapshot.catalog.by_kind.get(Kind.TOOL, ())
+        names = report.weighed(snapshot.loaded, len(routes))
+        return {name: report.weight(await _seen(snapshot, name, routes)) for name in names}
 
     def policies(self) -> tuple[Object, ...]:
         """Return what is configured of each policy."""
@@ -213,6 +223,17 @@ def standing(engine: Engine, who: Principal, target: Target) -> str:
     if not decision.allowed or (engine.default_deny and any(rule.needs_args and rule.covers(target) for rule in rules)):
         return "depends"
     return "asks" if decision.approvals else "yes"
+
+
+async def _seen(snapshot: Snapshot, client: str, routes: Sequence[Route]) -> list[Route]:
+    """Return the tools that a client sees, judged in steps between which the loop is free."""
+    who, seen = principal_named(client, snapshot.config.clients), []
+    for number, route in enumerate(routes):
+        if snapshot.sees(who, None, target_of(route)):
+            seen.append(route)
+        if number % _STEP == _STEP - 1:
+            await asyncio.sleep(0)
+    return seen
 
 
 def _tools(snapshot: Snapshot, server: str, text: str) -> list[Route]:

@@ -1,27 +1,21 @@
-"""Judges a config against what its servers offer: kept lists, or lists fetched for the purpose. Starts no listener."""
+"""Judges a config against what its servers offer: lists that were kept, or any others. Asks nobody."""
 
 from __future__ import annotations
 
-import asyncio
-import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from gateway.catalog.build import build
-from gateway.catalog.collect import collect
 from gateway.catalog.keep import Keep
 from gateway.config.root import LoadedConfig
 from gateway.downstream.fingerprint import fingerprint
-from gateway.downstream.guardian import Guardian
-from gateway.downstream.hooks import Hooks
-from gateway.downstream.pool import Pool, PoolOptions
-from gateway.errors import ConfigError, DownstreamError, Problem
+from gateway.errors import ConfigError, Problem
+from gateway.model.call import Target
 from gateway.model.catalog import HeldBack, Listing
 from gateway.model.principal import ANONYMOUS, Principal
 from gateway.pipeline import extensions
-from gateway.pipeline.snapshot import target_of
 from gateway.policy.coverage import dead_rules, sees_nothing
 from gateway.policy.engine import Engine
 from gateway.state.files import read_or_create_key
@@ -67,22 +61,15 @@ def kept_listings(loaded: LoadedConfig) -> dict[str, Listing]:
 def against_kept(loaded: LoadedConfig) -> Findings:
     """Judge against the lists that the gateway kept when it last ran."""
     listings = kept_listings(loaded)
-    findings = _judge(loaded, listings)
+    findings = against(loaded, listings)
     missing = [name for name in loaded.config.servers if name not in listings]
     if missing and loaded.config.policies:
         findings.notes.append(f"never listed, so rules about them are not judged: {', '.join(missing)}")
     return findings
 
 
-def against_live(loaded: LoadedConfig) -> Findings:
-    """List every server now and judge against that; each may take its ``timeouts.start``."""
-    listings, failures = asyncio.run(_live(loaded))
-    findings = _judge(loaded, listings)
-    findings.notes += [f"{name} cannot be listed: {reason}" for name, reason in failures.items()]
-    return findings
-
-
-def _judge(loaded: LoadedConfig, listings: Mapping[str, Listing]) -> Findings:
+def against(loaded: LoadedConfig, listings: Mapping[str, Listing]) -> Findings:
+    """Judge against these lists."""
     config = loaded.config
     try:
         engine = Engine.build(loaded)
@@ -90,7 +77,7 @@ def _judge(loaded: LoadedConfig, listings: Mapping[str, Listing]) -> Findings:
         # Reported where conditions and selectors are compiled.
         return Findings()
     catalog = build(config.naming, config.servers, listings)
-    targets = [target_of(route) for route in catalog.routes]
+    targets = [Target.of(route) for route in catalog.routes]
     unlisted = [name for name in [*config.servers, *loaded.off] if name not in listings]
     known = [*targets, *extensions.unlisted(catalog)]
     findings = Findings([loaded.locate(problem) for problem in dead_rules(engine, known, unlisted)])
@@ -110,44 +97,3 @@ def _principals(loaded: LoadedConfig) -> list[Principal]:
         return [ANONYMOUS]
     clients = loaded.config.clients.items()
     return [Principal(f"key:{name}", "key", name, frozenset(client.groups)) for name, client in clients]
-
-
-async def _live(loaded: LoadedConfig) -> tuple[dict[str, Listing], dict[str, str]]:
-    guardian = Guardian()
-    await guardian.start()
-    met = {name: asyncio.Event() for name in loaded.config.servers}
-
-    def down(server: str, reason: str) -> None:
-        failures.setdefault(server, reason)
-        met[server].set()
-
-    hooks = Hooks(on_change=lambda server, _: met[server].set(), on_down=down)
-    pool = Pool(PoolOptions(guardian, key=secrets.token_bytes(KEY_BYTES), hooks=hooks))
-    listings: dict[str, Listing] = {}
-    failures: dict[str, str] = {}
-
-    async def listed(name: str, seconds: float) -> None:
-        try:
-            async with asyncio.timeout(seconds):
-                await met[name].wait()
-                if name not in failures:
-                    listings[name] = await collect(pool, name)
-        except TimeoutError:
-            failures[name] = f"no answer within {seconds:.0f} s"
-        except DownstreamError as error:
-            failures[name] = error.message
-
-    try:
-        pool.apply(loaded.config.servers)
-        async with asyncio.TaskGroup() as group:
-            for name, server in loaded.config.servers.items():
-                group.create_task(listed(name, _patience(server.timeouts.start)))
-    finally:
-        await pool.aclose()
-        await guardian.aclose()
-    return listings, failures
-
-
-def _patience(start: float) -> float:
-    """Return how long to wait for one server: its own start limit, or what a person waits for a check."""
-    return min(start, 30.0)

@@ -9,7 +9,6 @@ from gateway import __version__, report
 from gateway.admin.operations import Act, Readiness
 from gateway.approvalboard import Approvalboard
 from gateway.audit import events
-from gateway.config.access_rules import ANONYMOUS
 from gateway.model.call import Call, Caller, new_call_id
 from gateway.model.catalog import Kind, Route
 from gateway.model.exchange import Exchange
@@ -44,7 +43,8 @@ class Operator:
             reasons.append("draining")
         if not self._runtime.audit.healthy and self._runtime.current().config.audit.on_failure == "closed":
             reasons.append("audit_unavailable")
-        return Readiness(not reasons, tuple(reasons))
+        details = () if self._runtime.reloading.good else ("config_reload_failed",)
+        return Readiness(not reasons, tuple(reasons), details)
 
     def render_metrics(self, accept: str) -> tuple[bytes, str]:
         """Return the metrics."""
@@ -71,7 +71,7 @@ class Operator:
             "config": {
                 "path": str(snapshot.loaded.path),
                 "sha256": snapshot.loaded.digest,
-                "last_load": runtime.reload_result,
+                **runtime.reloading.status(),
             },
             "audit": {"dir": snapshot.config.audit.dir, "healthy": runtime.audit.healthy},
             "approvals": {"pending": runtime.oversight.ledger.pending},
@@ -82,12 +82,10 @@ class Operator:
     @staticmethod
     def _weights(snapshot: Snapshot) -> Object:
         """Return what the list of each configured client weighs, and that of anonymous callers where there are any."""
-        names = [*snapshot.config.clients, *([ANONYMOUS] if snapshot.loaded.anonymous else [])]
-
-        def seen(name: str) -> tuple[Route, ...]:
-            return snapshot.listed(Kind.TOOL, principal_named(snapshot, name), None)
-
-        return report.clients(names, snapshot.catalog, seen)
+        names = report.weighed(snapshot.loaded, len(snapshot.catalog.by_kind.get(Kind.TOOL, ())))
+        return {
+            name: report.weight(snapshot.listed(Kind.TOOL, principal_named(snapshot, name), None)) for name in names
+        }
 
     def _pin(self, server: str) -> report.PinReport:
         trust = self._runtime.trust
@@ -112,9 +110,9 @@ class Operator:
         decide = self._pinboard.approve if verb == "approve" else self._pinboard.reject
         return await decide(act, self._runtime.current().config.servers, target, digests)
 
-    def approvals(self, user: str) -> Object:
+    async def approvals(self, user: str) -> Object:
         """Return the calls that wait for a person, and those that were decided and not made yet."""
-        return self._approvalboard.show(user)
+        return await self._approvalboard.show(user)
 
     async def decide_approval(self, act: Act, verb: str, entry_id: str, reason: str) -> Object:
         """Approve or deny one of them.
@@ -202,7 +200,7 @@ class Operator:
         Raises:
             ConfigError: it cannot be served.
         """
-        return await self._runtime.reload(act)
+        return await self._runtime.reloading.reload(act)
 
 
 def principal_named(snapshot: Snapshot, text: str) -> Principal:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from gateway.config.names import ANONYMOUS
 from gateway.config.root import LoadedConfig
 from gateway.downstream.health import ServerStatus
 from gateway.model.catalog import Catalog, HeldBack, Kind, Route
@@ -63,12 +64,10 @@ def by_server(routes: Iterable[Route]) -> Object:
     return {server: weight(part) for server, part in parts.items()}
 
 
-def clients(names: Sequence[str], catalog: Catalog, seen: Callable[[str], Sequence[Route]]) -> Object:
-    """Return what each client's list of tools weighs; empty where that would take too long to say."""
-    tools = len(catalog.by_kind.get(Kind.TOOL, ()))
-    if len(names) > MAX_CLIENTS or len(names) * tools > MAX_JUDGED:
-        return {}
-    return {name: weight(seen(name)) for name in names}
+def weighed(loaded: LoadedConfig, tools: int) -> list[str]:
+    """Return the clients whose lists are weighed, anonymous callers among them; none where that would take long."""
+    names = [*loaded.config.clients, *([ANONYMOUS] if loaded.anonymous else [])]
+    return [] if len(names) > MAX_CLIENTS or len(names) * tools > MAX_JUDGED else names
 
 
 @dataclass(slots=True)

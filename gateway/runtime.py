@@ -5,19 +5,17 @@ Config, policies, catalog and chain change together by replacing that pointer; c
 
 from __future__ import annotations
 
-import asyncio
-import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
 from gateway.accounts import Accounts
-from gateway.admin.operations import Act
 from gateway.admission import Admission, labels
 from gateway.attendance import Attendance
 from gateway.audit import events
+from gateway.audit.fields import session_hash
 from gateway.audit.keys import load_key
 from gateway.audit.record import DecisionFacts
 from gateway.auditing import Shipping, audit_log
@@ -25,15 +23,12 @@ from gateway.auth.throttle import Throttle
 from gateway.catalog.build import build
 from gateway.catalog.guidance import sections
 from gateway.catalog.refresh import Refresher
-from gateway.config.loader import load
-from gateway.config.restart import restart_needed, with_running_sections
+from gateway.compiling import compiled
 from gateway.config.root import LoadedConfig
-from gateway.config.start_rules import start_problems
 from gateway.downstream.guardian import Guardian
 from gateway.downstream.hooks import Hooks
 from gateway.downstream.oauth.consents import Consents
 from gateway.downstream.pool import Pool, PoolOptions
-from gateway.errors import ConfigError
 from gateway.judgement import CATALOG, FINGERPRINT_KEY, KEY_BYTES
 from gateway.listings import Listings, changed_kinds, unseen
 from gateway.model.call import Call, Caller, Target
@@ -52,6 +47,8 @@ from gateway.policy.decision import Question
 from gateway.policy.limits import InFlight, Limiter, RequestBudget
 from gateway.policy.repeats import Repeats
 from gateway.protocol.rawjson import Object, Value
+from gateway.recollection import recollect
+from gateway.reloading import Reloading, Running
 from gateway.samples import Samples
 from gateway.state.files import read_or_create_key, secure_directory
 from gateway.state.memory import MemoryStore
@@ -61,9 +58,10 @@ from gateway.tasks import TaskSet
 from gateway.telemetry.logs import get_logger, on_crash
 from gateway.telemetry.loop import watch_loop
 from gateway.telemetry.metrics import Metrics
+from gateway.tracing import Tracing
 from gateway.traffic import TrafficLog
 from gateway.trust import FRESH, Trust, World, hold
-from gateway.wiring import ServerMeters, compiled, desk, plain, sealing_keys
+from gateway.wiring import ServerMeters, desk, plain, sealing_keys
 
 _log = get_logger("runtime")
 
@@ -91,6 +89,7 @@ class Runtime:
         self._limiter = Limiter(self._store)
         self._pin_key = read_or_create_key(state / FINGERPRINT_KEY, KEY_BYTES)
         audit_key = load_key(state)
+        self.tracer = Tracing(loaded, self.metrics, partial(session_hash, key=audit_key))
         self.audit = audit_log(loaded, state, self.metrics)
         self._shipping = Shipping(config, state, self.audit, self.metrics)
         places = Places(state, self.sealer, audit_key)
@@ -115,6 +114,7 @@ class Runtime:
                 meters=ServerMeters(self.metrics),
                 inspector=self.trust,
                 desk=self._desk,
+                tracer=self.tracer,
             )
         )
         self._listings = Listings(state / CATALOG, self._pin_key)
@@ -122,14 +122,13 @@ class Runtime:
         self.trust.connect(
             World(lambda server: self._refresher.settled(server, FRESH), self._judged, self.pool.sever, self.pool.retry)
         )
-        self._reloading = asyncio.Lock()
         self._listeners: list[ChangeListener] = []
         self._resource_listeners: list[Callable[[str, str], None]] = []
         self._page_listeners: list[Callable[[str, str], None]] = []
-        self._reload_listeners: list[Callable[[], None]] = []
         self._draining = False
-        self.reload_result: Object = {"ok": True, "at": self.started_at.isoformat(timespec="seconds"), "problems": []}
         self._snapshot = self._compile(loaded)
+        self.reloading = Reloading(Running(lambda: self._snapshot.loaded, self._put), self._note, self.metrics)
+        self.reloading.prepares(self.tracer.prepare)
 
     async def start(self) -> None:
         """Open the audit log and start the servers in the background.
@@ -144,8 +143,11 @@ class Runtime:
         await self._guardian.start()
         self._install()
         self._tasks.start(watch_loop(self.metrics.event_loop_lag_seconds.observe), "loop watch")
+        directory = Path(self._snapshot.config.audit.dir)
+        self._tasks.start(recollect(self.traffic, directory, self.started_at), "recollection")
         self._tasks.start(self._samples.run(), "samples")
         self._shipping.start(self._tasks)
+        self.tracer.start()
         self._tasks.start(self.oversight.run(), "oversight")
 
     def current(self) -> Snapshot:
@@ -175,6 +177,7 @@ class Runtime:
         await self._guardian.aclose()
         self._samples.close()
         await self.oversight.alerts.aclose()
+        await self.tracer.aclose()
         self._note("gateway.stopped", {})
         await self.audit.aclose()
         await self._shipping.aclose()
@@ -196,8 +199,7 @@ class Runtime:
 
     def reloads(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Call ``listener`` after every good reload, until the result is called."""
-        self._reload_listeners.append(listener)
-        return lambda: self._reload_listeners.remove(listener)
+        return self.reloading.afterwards(listener)
 
     def subscribe(self, server: str, uri: str) -> None:
         """Have a server tell of a resource's changes; each call needs its ``unsubscribe``.
@@ -249,47 +251,15 @@ class Runtime:
             return None
         return target, DecisionFacts("deny", decision.policy, decision.rule, decision.reason)
 
-    async def reload(self, act: Act) -> Object:
-        """Read the config again and put it in force as a whole, or change nothing; one at a time.
+    def _put(self, loaded: LoadedConfig, renewed: Collection[str]) -> None:
+        self._snapshot = self._compile(loaded)
+        self._install(renewed)
 
-        Raises:
-            ConfigError: it cannot be served.
-        """
-        async with self._reloading:
-            return await self._reload(act)
-
-    async def _reload(self, act: Act) -> Object:
-        running = self._snapshot.loaded
-        at = datetime.now(UTC).isoformat(timespec="seconds")
-        try:
-            # Reading a long file takes long enough for others to notice.
-            loaded = await asyncio.to_thread(load, running.path, os.environ)
-            problems = start_problems(loaded)
-            if problems:
-                raise ConfigError(problems)
-            restart = restart_needed(running.config, loaded.config)
-            snapshot = self._compile(with_running_sections(running, loaded))
-        except ConfigError as error:
-            self.reload_result = {"ok": False, "at": at, "problems": [str(problem) for problem in error.problems]}
-            self.metrics.config_reloads_total.inc(result="failed")
-            self.metrics.config_reload_success.set(0)
-            self._note("config.reload_failed", {"problems": len(error.problems), "user": act.user})
-            raise
-        self._snapshot = snapshot
-        self._install()
-        self.reload_result = {"ok": True, "at": at, "problems": [], "needs_restart": [*restart]}
-        self.metrics.config_reloads_total.inc(result="ok")
-        self._note("config.loaded", {"config_sha256": loaded.digest, "user": act.user, "needs_restart": len(restart)})
-        for listener in list(self._reload_listeners):
-            listener()
-        return self.reload_result
-
-    def _install(self) -> None:
+    def _install(self, renewed: Collection[str] = ()) -> None:
         """Make the world agree with the snapshot: metrics, budgets and servers."""
         loaded = self._snapshot.loaded
         config = loaded.config
         self.metrics.set_config(loaded.digest)
-        self.metrics.config_reload_success.set(1)
         self.metrics.known_servers(config.servers)
         self.metrics.known_clients(labels(config))
         self._look_at(self._snapshot.catalog)
@@ -302,7 +272,7 @@ class Runtime:
         self.oversight.apply(loaded)
         self.trust.apply(config)
         self._refresher.apply(config.servers)
-        self.pool.apply(config.servers)
+        self.pool.apply(config.servers, renewed)
 
     def _compile(self, loaded: LoadedConfig) -> Snapshot:
         """Make a snapshot of a config and the lists known now.

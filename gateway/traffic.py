@@ -42,10 +42,10 @@ class _Cell:
         self.ends = [0, 0, 0]
         self.taken = [0] * (len(_BOUNDS_MS) + 1)
 
-    def add(self, end: int, seconds: float) -> None:
-        self.ends[end] += 1
+    def add(self, end: int, seconds: float, count: int = 1) -> None:
+        self.ends[end] += count
         if end != 1:
-            self.taken[_place(seconds * 1000)] += 1
+            self.taken[_place(seconds * 1000)] += count
 
     def merge(self, other: _Cell) -> None:
         self.ends = [mine + theirs for mine, theirs in zip(self.ends, other.ends, strict=True)]
@@ -71,6 +71,55 @@ class _Step:
             found = self.cells.setdefault(key, _Cell())
         return found
 
+    def merge(self, other: _Step) -> None:
+        for key, cell in other.cells.items():
+            self.cell(key).merge(cell)
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A call that ended before there was a log to count it, or several that ended alike; see ``TrafficLog.ended``."""
+
+    client: str
+    server: str
+    tool: str
+    label: str
+    seconds: float = 0.0
+    count: int = 1
+
+
+class Past:
+    """Counts what ended before, in any order and in any thread; a log takes it as a whole."""
+
+    def __init__(self, now: float) -> None:
+        """``now`` is what the log's clock says."""
+        self._now = now
+        self._steps: dict[float, dict[int, _Step]] = {size: {} for size in _STEPS}
+
+    @property
+    def longest(self) -> float:
+        """Seconds that a log looks back."""
+        return max(size * most for size, most in _STEPS.items())
+
+    def add(self, ended: Ended, age: float) -> None:
+        """Count it; ``age`` is how many seconds ago it ended. What no log would remember is left out."""
+        for size, steps in self._steps.items():
+            number = int((self._now - age) // size)
+            if age >= 0 and number > int(self._now // size) - _STEPS[size]:
+                step = steps.setdefault(number, _Step(number))
+                key = (ended.client, ended.server or NO_SERVER, ended.tool)
+                step.cell(key).add(_end(ended.label), ended.seconds, ended.count)
+
+    def with_since(self, size: float, since: Iterable[_Step]) -> deque[_Step]:
+        """Return the steps of one size, with those that were counted meanwhile."""
+        steps = self._steps[size]
+        for step in since:
+            if (before := steps.get(step.number)) is None:
+                steps[step.number] = step
+            else:
+                before.merge(step)
+        return deque((steps[number] for number in sorted(steps)), maxlen=_STEPS[size])
+
 
 class TrafficLog:
     """Counts calls as they begin and end."""
@@ -80,6 +129,14 @@ class TrafficLog:
         self._live: dict[str, tuple[Call, Exchange]] = {}
         self._steps: dict[float, deque[_Step]] = {size: deque(maxlen=most) for size, most in _STEPS.items()}
 
+    def now(self) -> float:
+        """Return what the clock says, in seconds."""
+        return self._clock()
+
+    def remember(self, past: Past) -> None:
+        """Take in what ended before this log began to count."""
+        self._steps = {size: past.with_since(size, steps) for size, steps in self._steps.items()}
+
     def began(self, call: Call, exchange: Exchange) -> None:
         """A call runs."""
         if len(self._live) < MAX_LIVE:
@@ -88,11 +145,10 @@ class TrafficLog:
     def ended(self, call: Call, label: str, seconds: float) -> None:
         """A call ended; ``label`` is the outcome as metrics have it."""
         self._live.pop(call.id, None)
-        end = 0 if label == _OK else 1 if label in _REFUSED else 2
-        server, label = call.target.server or NO_SERVER, call.principal.label
-        # A resource that is no listed one is an address of the client's own making.
-        tool = f"{server}/{call.definition.name}" if call.definition is not None else f"{server} ({call.method})"
-        self._count((label, server, tool), end, seconds)
+        tool = tool_named(
+            call.target.server, call.definition.name if call.definition is not None else None, call.method
+        )
+        self._count((call.principal.label, call.target.server or NO_SERVER, tool), _end(label), seconds)
 
     def denied(self, call: Call, server: str) -> None:
         """A name was called that is hidden or does not exist; what was asked for is nobody's name and not kept."""
@@ -140,6 +196,18 @@ class TrafficLog:
         busiest = sorted(names.items(), key=lambda item: (-sum(item[1].ends), item[0]))[:MAX_NAMES]
         tallies = tuple((name, cell.tally()) for name, cell in busiest)
         return Traffic(size, tuple(cell.tally() for cell in over_time), tallies, whole.tally())
+
+
+def tool_named(server: str, name: str | None, method: str) -> str:
+    """Return what a tool is called in counts; ``name`` is None for what no list has.
+
+    A resource that is no listed one is an address of the client's own making.
+    """
+    return f"{server or NO_SERVER} ({method})" if name is None else f"{server or NO_SERVER}/{name}"
+
+
+def _end(label: str) -> int:
+    return 0 if label == _OK else 1 if label in _REFUSED else 2
 
 
 def _matching(step: _Step, chosen: Chosen) -> Iterator[tuple[_Key, _Cell]]:

@@ -134,7 +134,7 @@ class Trust(Inspector):
         watched = self._watched.get(name)
         if watched is None or watched.terms.mode == "off":
             return None
-        seals = await self._look(watched) if server.kind == "stdio" else None
+        seals = await self._look(watched) if server.kind == "stdio" or server.pin.files else None
         self._react(name)
         await self._rotate(name)
         if self._watched[name].verdict.shut:
@@ -152,11 +152,9 @@ class Trust(Inspector):
             raise Quarantined(watched.verdict.hidden)
 
     async def _look(self, watched: Watched) -> Seals:
-        """Read what is about to be executed, off the loop."""
+        """Read what is about to be executed, and the files that belong to it, off the loop."""
         server = watched.server
-        command = plan(server, os.environ)
-        inner = command.argv[len(server.sandbox) :]
-        executables = [command.argv[0], *(inner[:1] if server.sandbox and os.path.isabs(inner[0]) else ())]
+        executables, inner = _executed(server) if server.kind == "stdio" else ([], [])
         seals = await asyncio.to_thread(seals_of, [*executables, *server.pin.files])
         facts = await asyncio.to_thread(started, executables, server.pin.files)
         loose = launchers.mutable(inner) if watched.terms.mode == "strict" else ""
@@ -329,6 +327,13 @@ class Trust(Inspector):
         self._react(name)
         self._world.retry(name)
         return True
+
+
+def _executed(server: Server) -> tuple[list[str], list[str]]:
+    """Return the files that a start executes, and the argument vector without what stands in front of it."""
+    command = plan(server, os.environ)
+    inner = list(command.argv[len(server.sandbox) :])
+    return [command.argv[0], *(inner[:1] if server.sandbox and os.path.isabs(inner[0]) else ())], inner
 
 
 def hold(verdicts: Mapping[str, Verdict], server: str, definition: Definition) -> str | None:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from gateway.alerts.watch import Watch
 from gateway.audit import events
 from gateway.config.loader import load
 from gateway.config.root import Listen, LoadedConfig
@@ -18,7 +17,6 @@ from gateway.downstream.oauth.consents import Consents
 from gateway.downstream.oauth.credentials import Desk
 from gateway.downstream.oauth.vault import SealedVault
 from gateway.errors import ConfigError
-from gateway.policy.engine import Engine
 from gateway.protocol.rawjson import Object, Value
 from gateway.state.files import read_or_create_key
 from gateway.state.sealing import Sealer
@@ -73,20 +71,6 @@ def desk(loaded: LoadedConfig, sealer: Sealer, write: Callable[[Object], None]) 
 
     directory = Path(loaded.config.state.dir) / "credentials"
     return Desk(SealedVault(directory, sealer), Consents(told), origin_of(loaded.config.listen), reread)
-
-
-def compiled(loaded: LoadedConfig) -> Engine:
-    """Compile the policies of a config, and look whether what else it says in such texts can be read.
-
-    Raises:
-        ConfigError: something cannot; the problems say where it is written.
-    """
-    try:
-        engine = Engine.build(loaded)
-        Watch.of(loaded)
-    except ConfigError as error:
-        raise ConfigError([loaded.locate(problem) for problem in error.problems]) from None
-    return engine
 
 
 def sealing_keys(loaded: LoadedConfig, state: Path) -> list[bytes]:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from gateway.admission import Admission, labels
-from gateway.config.root import Config, Listen, ListenTls
+from gateway.config.reading import Reading
+from gateway.config.root import Config, Listen, ListenTls, LoadedConfig
 from gateway.errors import ConfigError
 from gateway.protocol.rawjson import Object, Value
 from gateway.tasks import TaskSet
 from gateway.telemetry.metrics import Metrics
+from tests.kit.certificates import make
 from tests.kit.gateway import free_port
 from tests.kit.tokens import config, loaded, settings
 
@@ -80,3 +83,33 @@ def test_labels_name_clients_and_never_subjects() -> None:
     assert list(labels(config())) == ["jwt:idp.example.com"]
     assert list(labels(Config(listen=tls))) == ["cert"]
     assert list(labels(Config())) == []
+
+
+def test_authorities_are_read_again_when_their_file_is_another_and_the_issuers_keys_stay(tmp_path: Path) -> None:
+    ca = tmp_path / "ca.pem"
+
+    def as_it_is() -> LoadedConfig:
+        reading = Reading()
+        reading.refer(("auth", "jwt", "ca"), ca)
+        whole = loaded(config(settings(issuer="https://id.example", ca=str(ca))))
+        return whole.model_copy(update={"sources": reading.sources()})
+
+    made, _ = admission(Metrics())
+    contexts = list[ssl.SSLContext]()
+    for authority in ("one", "one", "two"):
+        if authority == "two" or not contexts:
+            make(authority).write(ca)
+        made.authenticator(as_it_is())
+        assert made._line is not None
+        contexts.append(made._line.tls)
+    assert contexts[0] is contexts[1]
+    names = [context.get_ca_certs()[0]["subject"] for context in contexts]
+    assert "one" in str(names[1])
+    assert "two" in str(names[2])
+    issuer = made._tokens.issuer if made._tokens is not None else None
+    made.authenticator(as_it_is())
+    assert made._tokens is not None
+    assert made._tokens.issuer is issuer
+    ca.write_text("nothing")
+    with pytest.raises(ConfigError):
+        made.authenticator(as_it_is())

@@ -11,6 +11,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import urllib.request
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -60,6 +61,9 @@ def test_a_taken_port_is_a_plain_problem(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+ENDS = "mcp_gateway_certificate_expiry_timestamp_seconds "
+
+
 async def test_tls_is_spoken_from_1_2_on(tmp_path: Path) -> None:
     authority = make("authority")
     server = make("server", authority)
@@ -79,6 +83,9 @@ async def test_tls_is_spoken_from_1_2_on(tmp_path: Path) -> None:
         assert (await reader.read()).startswith(b"HTTP/1.1 400")
         writer.close()
         await writer.wait_closed()
+        page = await asyncio.to_thread(urllib.request.urlopen, f"{addresses.admin}/metrics", timeout=10)
+        (ends,) = [line for line in page.read().decode().splitlines() if line.startswith(ENDS)]
+        assert float(ends.removeprefix(ENDS)) == server.certificate.not_valid_after_utc.timestamp()
         os.kill(os.getpid(), signal.SIGTERM)
 
 
@@ -159,6 +166,20 @@ def test_signals_during_the_start_are_kept_for_its_end(tmp_path: Path, numbers: 
     text = gateway.log.read_text()
     assert "Traceback" not in text
     assert said(gateway)[-1] == "gateway.stopped"
+
+
+def test_a_gateway_that_is_not_to_watch_reloads_only_when_it_is_told_to(tmp_path: Path) -> None:
+    gateway = Gateway(tmp_path, {"limits": {"in_flight": 2}})
+    gateway.options = ["--no-watch"]
+    try:
+        gateway.start()
+        gateway.reload({"limits": {"in_flight": 3}})
+        config = gateway.status()["config"]
+        assert (config["watched"], config["last_load"]["cause"]) == (False, "signal")
+        assert "reload        after a change of the config: kill -HUP" in gateway.log.read_text()
+    finally:
+        gateway.stop()
+    assert [each["config"]["cause"] for each in gateway.records() if each["event"] == "config.loaded"] == ["signal"]
 
 
 def said(gateway: Gateway) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from typing import Any
@@ -72,7 +73,7 @@ def one(shown: Object) -> dict[str, Any]:
 
 async def test_all_that_a_person_needs_is_shown(board: Approvalboard, ledger: Ledger) -> None:
     entry = await waiting(ledger, "a\u202eb")
-    row = one(board.show("alice"))
+    row = one(await board.show("alice"))
     assert (row["id"], row["state"], row["principal"], row["client"]) == (entry.id, "pending", "key:bot", "bot")
     assert (row["method"], row["server"], row["kind"], row["name"]) == ("tools/call", "a", "tool", "t")
     assert row["arguments"] == '{"text":"a\u202eb"}'
@@ -80,7 +81,7 @@ async def test_all_that_a_person_needs_is_shown(board: Approvalboard, ledger: Le
     assert row["needs"] == [{"policy": "p", "rule": "approve[0]", "by": ["alice"], "open": True}]
     assert row["asked_at"] < row["ends_at"]
     assert row["yours"] is True
-    assert one(board.show("bob"))["yours"] is False
+    assert one(await board.show("bob"))["yours"] is False
 
 
 async def test_a_list_has_the_beginning_of_the_arguments_and_one_has_them_whole(
@@ -90,9 +91,25 @@ async def test_a_list_has_the_beginning_of_the_arguments_and_one_has_them_whole(
     [brief] = board.briefs("alice")
     assert "arguments" not in brief
     assert len(str(brief["shown"])) == BRIEF
-    assert board.one("alice", entry.id) == one(board.show("alice"))
+    shown = one(await board.show("alice"))
+    assert board.one("alice", entry.id) == {key: value for key, value in shown.items() if key != "shown"}
     with pytest.raises(KeyError, match="waits"):
         board.one("alice", "nope")
+
+
+async def test_megabytes_of_arguments_do_not_hold_the_loop(board: Approvalboard, ledger: Ledger) -> None:
+    for number in range(4):
+        await waiting(ledger, "\u202e" * 30_000 + str(number))
+    turns = 0
+    async with asyncio.TaskGroup() as group:
+        showing = group.create_task(board.show("alice"))
+        while not showing.done():
+            turns += 1
+            await asyncio.sleep(0)
+    shown = showing.result()["approvals"]
+    assert isinstance(shown, list)
+    assert len(shown) == 4
+    assert turns > 10
 
 
 async def test_a_yes_and_a_no_are_audited_and_kept(board: Approvalboard, ledger: Ledger, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ SOURCE: Final = ROOT / "gateway"
 LAYERS: Final[tuple[frozenset[str], ...]] = tuple(
     frozenset(line.split())
     for line in (
-        "early errors network tasks",
+        "early errors network privacy tasks",
         "protocol text",
         "model",
         "config state telemetry",
@@ -28,8 +28,9 @@ LAYERS: Final[tuple[frozenset[str], ...]] = tuple(
         "catalog",
         "pipeline",
         "endpoint admin",
-        "attendance listings news witness alerts traffic",
-        "accounts wiring auditing admission report judgement replay trust samples suspicion oversight",
+        "attendance listings news witness alerts traffic reloading",
+        "accounts compiling rollcall wiring auditing tracing admission recollection report judgement replay trust"
+        " samples suspicion oversight",
         "runtime pinboard approvalboard",
         "operations dashboard",
         "app",
@@ -39,14 +40,23 @@ LAYERS: Final[tuple[frozenset[str], ...]] = tuple(
 )
 """Lowest first; a package imports from lines below its own, never from its own line."""
 
-CLIENT_HOMES: Final = ("alerts/webhook.py", "downstream/", "auth/fetch.py", "audit/sinks/webhook.py", "cli/")
+CLIENT_HOMES: Final = (
+    "alerts/webhook.py",
+    "downstream/",
+    "auth/fetch.py",
+    "audit/sinks/webhook.py",
+    "telemetry/collector.py",
+    "cli/",
+)
 WEB_HOMES: Final = ("endpoint/", "admin/", "app.py")
 HOMES: Final[dict[str, tuple[str, ...]]] = {
     "aiohttp": (*CLIENT_HOMES, *WEB_HOMES),
     "aiohttp's client": CLIENT_HOMES,
     "aiohttp's server": WEB_HOMES,
     "cel_expr_python": ("policy/conditions.py",),
-    "cryptography": ("state/sealing.py", "audit/"),
+    "google": ("telemetry/traces.py",),
+    "opentelemetry": ("telemetry/traces.py",),
+    "cryptography": ("state/sealing.py", "audit/", "endpoint/tls.py"),
     "json": ("protocol/rawjson.py",),
     "jsonschema_rs": ("policy/schemas.py",),
     "jwt": ("auth/", "downstream/oauth/client.py"),

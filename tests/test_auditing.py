@@ -107,3 +107,34 @@ def test_otlp_needs_an_address(tmp_path: Path) -> None:
     log = audit_log(conf, tmp_path / "state", Metrics())
     with pytest.raises(ConfigError, match=r"telemetry\.otlp"):
         Shipping(conf.config, tmp_path / "state", log, Metrics())
+
+
+async def test_records_go_to_the_collector_of_traces_with_its_headers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "state").mkdir(mode=0o700)
+    monkeypatch.setenv("OTEL_SERVICE_NAME", "tools")
+    tasks = TaskSet(on_crash(get_logger("test")))
+    async with Hook.listening() as collector:
+        where = f"{{url: '{collector.url}/v1/traces', headers: {{X-Key: k}}}}"
+        conf = loaded(tmp_path, config_text(tmp_path, "otlp") + f"telemetry: {{otlp: {where}}}\n")
+        log = audit_log(conf, tmp_path / "state", Metrics())
+        shipping = Shipping(conf.config, tmp_path / "state", log, Metrics())
+        await log.open()
+        shipping.start(tasks)
+        await log.append(notice(1), durable=True)
+        await until(lambda: b"gateway.started" in b"".join(collector.bodies))
+        await tasks.aclose()
+        await log.aclose()
+        await shipping.aclose()
+    assert set(collector.paths) == {"/v1/logs"}
+    assert {headers["X-Key"] for headers in collector.headers} == {"k"}
+    assert b'"stringValue":"tools"' in collector.bodies[0]
+
+
+def test_records_leave_the_machine_over_https_alone(tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir(mode=0o700)
+    conf = loaded(tmp_path, config_text(tmp_path, "otlp") + "telemetry: {otlp: 'http://collector.example.com:4318'}\n")
+    log = audit_log(conf, tmp_path / "state", Metrics())
+    with pytest.raises(ConfigError, match="only over https"):
+        Shipping(conf.config, tmp_path / "state", log, Metrics())

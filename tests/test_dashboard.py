@@ -61,6 +61,16 @@ async def test_the_matrix_says_what_a_call_would_meet(tmp_path: Path) -> None:
     assert (none.whos, none.tools, none.cells, none.total_tools) == ((), (), (), 0)
 
 
+async def test_lists_are_weighed_as_the_status_weighs_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.dashboard._STEP", 2)
+    async with running(configured(tmp_path)) as runtime:
+        weights = await (await ready(runtime)).weights()
+        assert weights == Operator(runtime, "").status()["clients"]
+    bot = weights["bot"]
+    assert isinstance(bot, dict)
+    assert bot["tools"] == 3
+
+
 async def test_without_policies_everybody_may_call_everything(tmp_path: Path) -> None:
     async with running(write(tmp_path, servers={"a": notes(tmp_path, "one")})) as runtime:
         dashboard = await ready(runtime)

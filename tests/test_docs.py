@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import dataclasses
 import importlib
-import json
-import os
 import re
 import shlex
 from collections.abc import Iterator
@@ -14,20 +13,21 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-import yaml
 
-from gateway.cli.main import COMMANDS
-from gateway.config.loader import load
+from gateway.audit.events import EVENTS
+from gateway.cli.commands import CLIENTS, COMMANDS
 from gateway.config.root import Config
 from gateway.config.servers import Server
-from gateway.config.start_rules import start_problems
 from gateway.config.types import Rate
+from gateway.downstream.command import INHERITED
 from gateway.errors import Reason
+from gateway.protocol import codes
 from gateway.telemetry.metrics import Metrics
 
 ROOT: Final = Path(__file__).parents[1]
 DOCS: Final = ROOT / "docs"
-PAGES: Final = tuple(sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *DOCS.rglob("*.md")]))
+TOP: Final = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
+PAGES: Final = tuple(sorted([*(ROOT / name for name in TOP), *DOCS.rglob("*.md")]))
 # S256 is a method of PKCE.
 ID: Final = re.compile(r"(?<!\w)(?!S256\b)(S\d{2,3}|G\d{3})(?!\w)")
 # In two pieces, so that this file does not name what it forbids.
@@ -61,16 +61,59 @@ def _commands(parser: argparse.ArgumentParser, prefix: str = "") -> Iterator[str
             yield from _commands(child, f"{prefix} {name}")
 
 
-def test_every_command_is_documented() -> None:
+def test_every_label_of_a_metric_is_in_its_row_and_no_other() -> None:
+    rows = {
+        found[1]: found[2]
+        for found in re.finditer(r"^\| `(\w+)` \| \w+ \| (.*?) \|", _text("metrics.md"), re.MULTILINE)
+    }
+    # The library has no other way to tell them of a metric without samples.
+    collectors: list[Any] = list(Metrics()._registry._names_to_collectors.values())
+    labels = {
+        str(one._name): set(one._labelnames)
+        for one in collectors
+        if getattr(one, "_labelnames", ()) and one._name.startswith("mcp_")
+    }
+    told = {name.removesuffix("_total"): set(re.findall(r"`(\w+)`", cell)) for name, cell in rows.items()}
+
+    assert len(labels) > 30
+    assert {name: told.get(name) for name in labels} == labels
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser()
     subparsers = parser.add_subparsers()
-    for command in COMMANDS:
-        command.register(subparsers)
+    for command in COMMANDS.values():
+        command.declare(subparsers)
+    return parser
+
+
+def test_every_command_is_documented() -> None:
+    parser = _parser()
     page = _text("cli.md")
 
     missing = [name for name in _commands(parser) if f"| `{name}" not in page]
 
     assert missing == []
+
+
+def _options(parser: argparse.ArgumentParser, prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Yield each command with each of its own options, by the long name where it has one."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for name, child in action.choices.items():
+                yield from _options(child, f"{prefix} {name}")
+        elif action.option_strings:
+            yield prefix.strip(), max(action.option_strings, key=len)
+
+
+def test_every_option_of_a_command_is_in_its_row() -> None:
+    common = {"--help", "--config", "--json"}
+    row = re.compile(r"^\| `([a-z]+(?: [a-z][a-z-]*)?).*$", re.MULTILINE)
+    rows = {found[1]: found[0] for found in row.finditer(_text("cli.md"))}
+    options = [(command, option) for command, option in _options(_parser()) if option not in common]
+
+    assert len(options) > 30
+    assert [f"{command} {option}" for command, option in options if f"{option}" not in rows.get(command, "")] == []
 
 
 def _shown_commands(page: Path) -> Iterator[list[str]]:
@@ -80,7 +123,7 @@ def _shown_commands(page: Path) -> Iterator[list[str]]:
     lines = [line.removeprefix("$ ") for block in blocks for line in block.splitlines()]
     prose = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
     for line in [*lines, *re.findall(r"`([^`]+)`", prose)]:
-        if re.match(r"(?:\S+/)?mcp-gateway [^A-Z]", line):
+        if re.match(r"(?:\S+/)?mcp-gateway (?!--version$)[^A-Z]", line):
             yield shlex.split(line, comments=True)[1:]
 
 
@@ -89,12 +132,7 @@ COMMAND_LINES: Final = [pytest.param(words, id=" ".join(words)) for page in PAGE
 
 @pytest.mark.parametrize("words", COMMAND_LINES)
 def test_a_command_line_that_is_shown_is_one(words: list[str]) -> None:
-    parser = argparse.ArgumentParser()
-    subparsers = parser.add_subparsers(required=True)
-    for command in COMMANDS:
-        command.register(subparsers)
-
-    parser.parse_args(words)
+    _parser().parse_args(words)
 
 
 @pytest.mark.parametrize("reason", list(Reason))
@@ -118,6 +156,107 @@ def test_the_texts_of_troubleshooting_are_those_of_the_source(text: str) -> None
     pieces = [piece.strip(" :") for piece in re.split(PLACEHOLDERS, text)]
 
     assert [piece for piece in pieces if piece not in SOURCE] == []
+
+
+def _written(code: int) -> str:
+    """Write a code as pages do, with a minus sign."""
+    return str(code).replace("-", "\N{MINUS SIGN}")
+
+
+def test_every_error_code_is_in_troubleshooting() -> None:
+    page = _text("troubleshooting.md")
+    defined = [code for name, code in vars(codes).items() if name.isupper() and isinstance(code, int)]
+    rows = [f"| {_written(code)} | `{reason.value}`" for reason, code in codes.REASON_CODES.items()]
+
+    assert len(defined) > 8
+    firsts = " ".join(line.split(" | ")[0] for line in page.splitlines() if line.startswith("| "))
+    assert [code for code in defined if _written(code) not in firsts] == []
+    assert [row for row in rows if row not in page] == []
+
+
+def test_every_http_status_that_the_endpoint_makes_is_in_troubleshooting() -> None:
+    page = _text("troubleshooting.md")
+    endpoint = "\n".join(path.read_text("utf-8") for path in (ROOT / "gateway" / "endpoint").rglob("*.py"))
+    made = {*re.findall(r"Rejection\(\s*(\d{3})\b", endpoint), *re.findall(r"_bad\((\d{3})\b", endpoint)}
+
+    assert len(made) > 8
+    assert [status for status in sorted(made) if not re.search(rf"^\| {status}\b", page, re.MULTILINE)] == []
+
+
+def test_every_reason_not_to_start_is_in_troubleshooting() -> None:
+    page = _text("troubleshooting.md")
+    source = (ROOT / "gateway" / "config" / "start_rules.py").read_text("utf-8")
+    texts = re.findall(r'text = "([^":]+)|_problem\(loaded, "[^"]+", "([^":]+)"', source)
+
+    assert len(texts) > 4
+    assert [text for pair in texts for text in pair if text and f"`{text}" not in page] == []
+
+
+def _events(page: str) -> set[str]:
+    """Read the list of events: ``group.one|two``."""
+    [listed] = re.findall(r"^## Events\n\n(.*?)\n\n", page, re.DOTALL | re.MULTILINE)
+    return {
+        f"{group}.{name}" for group, names in re.findall(r"`([a-z]+)\.([a-z_|]+)`", listed) for name in names.split("|")
+    }
+
+
+def test_every_audit_event_is_documented_and_nothing_else_is() -> None:
+    assert {name for name in _events(_text("audit.md")) if not name.startswith("admin.")} == EVENTS
+
+
+def test_every_act_that_is_recorded_is_documented() -> None:
+    """What the source writes as ``admin.…`` is there by its name, or by the beginning of it."""
+    written = re.findall(r'events\.admin\(\s*f?"([a-z_]+)', SOURCE)
+    documented = {name.removeprefix("admin.") for name in _events(_text("audit.md")) if name.startswith("admin.")}
+
+    assert len(written) > 4
+    assert [act for act in written if not any(name == act or name.startswith(act) for name in documented)] == []
+
+
+def test_every_variable_that_is_read_is_documented() -> None:
+    read = set(re.findall(r'(?:environ|variables)(?:\.get\(|\[)"([A-Z_]+)"', SOURCE))
+    read |= set(re.findall(r'VARIABLE: Final = "([A-Z_]+)"', SOURCE))
+    page = _text("cli.md")
+
+    assert len(read) > 6
+    assert [name for name in sorted(read) if f"`{name}`" not in page] == []
+
+
+def test_every_variable_that_processes_inherit_is_documented() -> None:
+    page = _text("servers.md")
+
+    assert [name for name in INHERITED if not re.search(rf"`[^`]*\b{name}\b[^`]*`", page)] == []
+
+
+def test_every_package_of_the_source_stands_in_the_architecture() -> None:
+    page = _text("architecture.md")
+    packages = [path.name for path in (ROOT / "gateway").iterdir() if (path / "__init__.py").exists()]
+
+    assert len(packages) > 12
+    assert [name for name in packages if f"`{name}`" not in page] == []
+
+
+def test_every_client_that_snippet_knows_is_documented_and_the_other_way_round() -> None:
+    shown = set(re.findall(r"<!-- snippet: client ([\w-]+) -->", _text("clients.md")))
+
+    assert shown == set(CLIENTS)
+
+
+def _refusals() -> Iterator[str]:
+    """Yield the text of every refusal that the source builds, with … for what is filled in."""
+    for path in (ROOT / "gateway").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in ("Failure", "Failure.by_server"):
+                for argument in node.args:
+                    pieces = argument.values if isinstance(argument, ast.JoinedStr) else [argument]
+                    texts = [str(piece.value) if isinstance(piece, ast.Constant) else "…" for piece in pieces]
+                    if any(len(text) > 20 for text in texts):
+                        yield "".join(texts)
+
+
+@pytest.mark.parametrize("text", sorted(set(_refusals())))
+def test_every_refusal_that_a_model_reads_is_in_troubleshooting_by_its_text(text: str) -> None:
+    assert [symptom for symptom in SYMPTOMS if symptom in text]
 
 
 def _keys(schema: dict[str, Any], whole: dict[str, Any]) -> Iterator[str]:
@@ -224,40 +363,6 @@ def test_links_lead_somewhere_and_nothing_names_a_machine(page: Path) -> None:
 
     assert [link for link in links if not (page.parent / link).exists()] == []
     assert [word for word in FORBIDDEN if word in text] == []
-
-
-def _blocks(page: Path, language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text("utf-8"), re.DOTALL | re.MULTILINE)
-
-
-CONFIGS: Final = [
-    pytest.param(block, id=f"{_names(page)}-{number}")
-    for page in PAGES
-    for number, block in enumerate(_blocks(page, "yaml"))
-    if block.startswith("# gateway.yaml\n")
-]
-
-
-@pytest.mark.parametrize("block", CONFIGS)
-def test_a_config_that_is_shown_can_be_served_as_pasted(block: str, tmp_path: Path) -> None:
-    file = tmp_path / "gateway.yaml"
-    file.write_text(block)
-    variables = {**os.environ, "CI_BOT_KEY": "k" * 43}
-
-    loaded = load(file, variables)
-
-    assert start_problems(loaded) == []
-    assert loaded.off == {}
-
-
-@pytest.mark.parametrize("page", PAGES, ids=_names)
-def test_snippets_are_well_formed(page: Path) -> None:
-    for block in _blocks(page, "json"):
-        json.loads(block)
-    for block in _blocks(page, "yaml"):
-        yaml.safe_load(block)
-    for block in _blocks(page, "python"):
-        compile(block, str(page), "exec")
 
 
 def test_no_lock_file_names_a_registry() -> None:

@@ -7,8 +7,9 @@ import json
 import sys
 from pathlib import Path
 
+from gateway.cli.check_live import against_live
 from gateway.config.loader import load
-from gateway.judgement import against_kept, against_live
+from gateway.judgement import against_kept
 from tests.test_runtime import notes, running, tools, until, write
 
 

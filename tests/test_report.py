@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from gateway import report
 from gateway.downstream.health import ServerStatus, State
 from gateway.model.catalog import HeldBack, Kind
@@ -58,19 +56,22 @@ def test_a_consent_that_is_needed_is_told_with_its_address() -> None:
     assert (told["state"], told["consent_url"]) == ("waiting for consent", "http://gw/oauth/start?ticket=t")
 
 
-def test_what_lists_weigh_is_told_by_server_and_by_client() -> None:
+def test_what_lists_weigh_is_told_by_server() -> None:
     catalog = catalog_of({"a": [tool("t", description="x" * 400)], "b": [tool("u"), tool("v")]})
     routes = catalog.by_kind[Kind.TOOL]
     told = report.by_server(routes)
     assert list(told) == ["a", "b"]
     assert [part["tools"] for part in told.values() if isinstance(part, dict)] == [1, 2]
-    seen = {"bot": routes, "other": routes[:1]}
-    clients = report.clients(list(seen), catalog, seen.__getitem__)
-    assert clients == {"bot": report.weight(routes), "other": report.weight(routes[:1])}
 
 
-def test_what_would_take_long_to_judge_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    catalog = catalog_of({"a": [tool("t")]})
-    assert report.clients([f"c{number}" for number in range(51)], catalog, lambda _: ()) == {}
-    monkeypatch.setattr(report, "MAX_JUDGED", 1)
-    assert report.clients(["one", "two"], catalog, lambda _: ()) == {}
+def test_clients_are_weighed_and_anonymous_callers_where_there_are_any() -> None:
+    clients = {name: {"key": name * 40} for name in ("b", "a")}
+    assert report.weighed(loaded({"clients": clients}), 3) == ["b", "a"]
+    assert report.weighed(loaded(), 3) == ["anonymous"]
+
+
+def test_what_would_take_long_to_judge_is_not_told() -> None:
+    many = {f"c{number}": {"key": f"{number:040}"} for number in range(51)}
+    assert report.weighed(loaded({"clients": many}), 1) == []
+    assert report.weighed(loaded(), report.MAX_JUDGED) == ["anonymous"]
+    assert report.weighed(loaded(), report.MAX_JUDGED + 1) == []

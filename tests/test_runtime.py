@@ -108,7 +108,7 @@ async def test_a_reload_changes_policy_at_once_and_keeps_unchanged_processes(tmp
         instance = runtime.pool.status()["a"]
         policy = {"name": "p", "clients": ["anonymous"], "allow": ["a/whoami"]}
         write(tmp_path, servers=servers | {"b": notes(tmp_path, "two")}, policies=[policy])
-        result = await runtime.reload(ACT)
+        result = await runtime.reloading.reload(ACT)
         assert result["ok"] is True
         assert tools(runtime) == ["a__whoami"]
         assert runtime.pool.status()["a"].since == instance.since
@@ -126,9 +126,9 @@ async def test_a_bad_reload_changes_nothing_and_is_seen(tmp_path: Path) -> None:
         for broken in ("{", json.dumps({"servers": {"a": {"comand": "x"}}}), json.dumps({"policies": ["none/*.yaml"]})):
             path.write_text(broken)
             with pytest.raises(ConfigError):
-                await runtime.reload(ACT)
+                await runtime.reloading.reload(ACT)
             assert runtime.current() is before
-        assert runtime.reload_result["ok"] is False
+        assert not runtime.reloading.good
         assert "mcp_gateway_config_reload_success 0.0" in runtime.metrics.render("")[0].decode()
     assert [record["event"] for record in records(tmp_path)].count("config.reload_failed") == 3
 
@@ -138,7 +138,7 @@ async def test_a_reload_changes_what_is_not_part_of_the_snapshot_too(tmp_path: P
     async with running(path) as runtime:
         assert [runtime.throttle.failed("10.0.0.1", now) is None for now in (0.0, 1.0)] == [True, False]
         write(tmp_path, auth={"throttle": {"failures": "100/minute"}}, limits={"requests": "100/minute"})
-        await runtime.reload(ACT)
+        await runtime.reloading.reload(ACT)
         assert [runtime.throttle.failed("10.0.0.2", now) is None for now in (0.0, 1.0)] == [True, True]
         assert [await runtime.budget.charge("p") for _ in range(2)] == [None, None]
 
@@ -148,7 +148,7 @@ async def test_settings_that_need_a_restart_are_named_and_stay(tmp_path: Path) -
     path = write(tmp_path)
     async with running(path) as runtime:
         write(tmp_path, listen={"port": 1234})
-        result = await runtime.reload(ACT)
+        result = await runtime.reloading.reload(ACT)
         assert result["needs_restart"] == ["listen.port"]
         assert runtime.current().config.listen.port == 8080
         assert path.exists()
@@ -159,7 +159,7 @@ async def test_a_removed_server_takes_its_tools_along(tmp_path: Path) -> None:
     async with running(path) as runtime:
         await until(lambda: bool(tools(runtime)), "tools")
         write(tmp_path, servers={})
-        await runtime.reload(ACT)
+        await runtime.reloading.reload(ACT)
         assert tools(runtime) == []
         assert runtime.pool.status() == {}
 

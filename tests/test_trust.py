@@ -418,3 +418,14 @@ async def test_a_server_that_was_watched_from_its_middle_on_is_recorded_at_its_n
     script(tmp_path, "two")
     with pytest.raises(Quarantined):
         await watched.trust.before("a", watched.configured())
+
+
+async def test_files_belong_to_a_server_that_is_an_address_too(tmp_path: Path) -> None:
+    file = tmp_path / "contract.json"
+    file.write_text("one")
+    watched = Watched(tmp_path, {"url": "http://127.0.0.1:1/mcp", "pin": {"files": [str(file)]}})
+    await watched.trust.before("a", watched.configured())
+    await watched.trust.seen(listing("a", tool("t")))
+    file.write_text("two")
+    with pytest.raises(Quarantined, match=r"contract\.json is not as approved"):
+        await watched.trust.before("a", watched.configured())

@@ -8,11 +8,10 @@ import pytest
 
 from gateway.config.loader import load
 from gateway.config.root import Listen, ListenTls
-from gateway.errors import ConfigError
 from gateway.protocol.rawjson import Object
 from gateway.state.sealing import Sealer
 from gateway.telemetry.metrics import Metrics
-from gateway.wiring import ServerMeters, compiled, desk, origin_of, plain, sealing_keys
+from gateway.wiring import ServerMeters, desk, origin_of, plain, sealing_keys
 from tests.kit.configs import loaded
 
 
@@ -79,16 +78,6 @@ async def test_a_servers_headers_are_read_again_from_its_files(tmp_path: Path) -
 )
 def test_browsers_come_back_to_where_clients_reach_the_gateway(listen: Listen, origin: str) -> None:
     assert origin_of(listen) == origin
-
-
-def test_policies_and_alerts_are_compiled_with_the_place_of_each_fault(tmp_path: Path) -> None:
-    assert compiled(loaded()).policies == ()
-    text = "alerts:\n  hours: 'Mon 99:00'\n"
-    (tmp_path / "gateway.yaml").write_text(text)
-    with pytest.raises(ConfigError) as caught:
-        compiled(load(tmp_path / "gateway.yaml", {}))
-    [problem] = caught.value.problems
-    assert (problem.path, problem.line) == ("alerts.hours", 2)
 
 
 def test_what_seals_is_configured_or_kept(tmp_path: Path) -> None:

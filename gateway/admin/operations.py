@@ -4,25 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 from gateway.protocol.rawjson import Object
 
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """Whether the gateway takes calls. ``reasons`` are short constants that name nobody."""
+    """Whether the gateway takes calls. ``reasons`` are short constants that name nobody.
+
+    ``details`` are, too: what is wrong without being a reason to take no calls.
+    """
 
     ready: bool
     reasons: tuple[str, ...] = ()
+    details: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """Who acts, for the audit log."""
+    """Who acts, for the audit log; nobody by name where a signal or a changed file is the ``cause``."""
 
     user: str
     source: str
+    cause: Literal["admin", "signal", "watch"] = "admin"
 
 
 class Conflict(Exception):
@@ -74,7 +79,7 @@ class Operations(Protocol):
             Conflict: it is not, or it cannot be approved.
         """
 
-    def approvals(self, user: str) -> Object:
+    async def approvals(self, user: str) -> Object:
         """Return the calls that wait for a person, and those that were decided and not made yet."""
 
     async def decide_approval(self, act: Act, verb: str, entry_id: str, reason: str) -> Object:

@@ -94,7 +94,7 @@ class AdminServer:
     async def _readyz(self, _request: web.BaseRequest) -> web.Response:
         readiness = self._operations.readiness()
         if readiness.ready:
-            return web.Response(text="ready\n")
+            return web.Response(text="".join(f"{line}\n" for line in ("ready", *readiness.details)))
         return web.Response(text="".join(f"{reason}\n" for reason in readiness.reasons), status=503)
 
     async def _metrics(self, request: web.BaseRequest) -> web.Response:
@@ -141,7 +141,7 @@ class AdminServer:
     async def _approvals(self, request: web.BaseRequest) -> web.Response:
         # Not open on loopback as other reading is: arguments are values, and a server behind us may well run there.
         user = self._access.user(_single(request, "Authorization"), "approve")
-        return _json(self._operations.approvals(user))
+        return _json(await self._operations.approvals(user))
 
     async def _decide_approval(self, verb: str, request: web.BaseRequest) -> web.Response:
         user = self._access.user(_single(request, "Authorization"), "approve")

@@ -137,6 +137,9 @@ class Views(Protocol):
     async def matrix(self, corner: Corner) -> Matrix:
         """Return a part of who may call what."""
 
+    async def weights(self) -> Object:
+        """Return what the list of each configured client weighs: ``tools``, ``approx_tokens``; not of too many."""
+
     def policies(self) -> tuple[Object, ...]:
         """Return what is configured of each policy, to read."""
 

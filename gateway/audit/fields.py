@@ -110,9 +110,14 @@ def mcp_block(caller: Caller, key: AuditKey, method: str, rpc_id: Id | None) -> 
         "version": name(caller.version),
         "method": name(method),
         "rpc_id": None if rpc_id is None else name(str(rpc_id)),
-        "session_h": key.digest("session", _bytes(caller.session), 8) if caller.session else None,
+        "session_h": session_hash(caller.session, key) if caller.session else None,
         "client_info": client_info(caller.info),
     }
+
+
+def session_hash(session: str, key: AuditKey) -> str:
+    """Return what stands for a session's id wherever one is written (S153)."""
+    return key.digest("session", _bytes(session), 8)
 
 
 def client_info(info: Mapping[str, Value]) -> str | None:

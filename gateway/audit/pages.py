@@ -61,7 +61,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class _Chunk:
+class Chunk:
     """Whole lines of a segment, and where they begin in it."""
 
     segment: int
@@ -101,7 +101,7 @@ def search(
     reach = reach or Reach()
     needles, found = wanted.needles(), list[Object]()
     deadline, looked, back_to = clock() + reach.seconds, 0, ""
-    for chunk in _chunks(list_segments(directory), before, reach.block):
+    for chunk in chunks(list_segments(directory), before, reach.block):
         looked += len(chunk.data)
         since = chunk.since
         back_to = since or back_to
@@ -120,7 +120,7 @@ def search(
     return Found(tuple(found), None, looked, back_to)
 
 
-def _chunks(segments: list[Segment], before: Place | None, block: int) -> Iterator[_Chunk]:
+def chunks(segments: list[Segment], before: Place | None, block: int) -> Iterator[Chunk]:
     """Yield whole lines, the last first, and never more than a block and one record of them."""
     for segment in reversed(segments):
         if before is not None and segment.number > before.segment:
@@ -133,7 +133,7 @@ def _chunks(segments: list[Segment], before: Place | None, block: int) -> Iterat
             continue
 
 
-def _of_segment(segment: Segment, end: int | None, block: int) -> Iterator[_Chunk]:
+def _of_segment(segment: Segment, end: int | None, block: int) -> Iterator[Chunk]:
     with segment.path.open("rb") as file:
         size = file.seek(0, 2)
         position = size if end is None else min(end, size)
@@ -147,6 +147,6 @@ def _of_segment(segment: Segment, end: int | None, block: int) -> Iterator[_Chun
             first = 0 if position == 0 else data.find(b"\n") + 1
             last = data.rfind(b"\n") + 1
             if last > first:
-                yield _Chunk(segment.number, position + first, data[first:last])
+                yield Chunk(segment.number, position + first, data[first:last])
             # A line that is longer than a record is none, and is not gathered.
             rest = data[:first] if 0 < first <= MAX_RECORD else b"" if first else data[:MAX_RECORD]

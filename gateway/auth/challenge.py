@@ -24,11 +24,13 @@ _INSUFFICIENT: Final = 'error="insufficient_scope"'
 class Challenges:
     """What callers are told to do. ``metadata`` maps a view ("" is the endpoint itself) to its document's URL.
 
-    Without tokens both are empty, and a challenge names nothing but its scheme.
+    Without tokens both are empty, and a challenge names nothing but its scheme. ``prefix`` stands before each scope
+    that clients are told to ask for, as some issuers want it; their tokens carry scopes without it.
     """
 
     metadata: Mapping[str, str] = field(default_factory=dict)
     required: tuple[str, ...] = ()
+    prefix: str = ""
 
     @classmethod
     def of(cls, config: Config) -> Challenges:
@@ -37,7 +39,7 @@ class Challenges:
         if settings is None:
             return cls()
         views = {view: _metadata_url(resource) for view, resource in _resources(config).items()}
-        return cls(views, tuple(requirements(settings.required_scopes)))
+        return cls(views, tuple(requirements(settings.required_scopes)), settings.scope_prefix)
 
     def missing(self, view: str = "") -> str:
         """Challenge a request without a token: no error code, for nothing was tried."""
@@ -57,7 +59,7 @@ class Challenges:
         url = self.metadata.get(view) or self.metadata.get("")
         if url:
             parts.append(f'resource_metadata="{url}"')
-        wanted = " ".join(scopes)
+        wanted = " ".join(f"{self.prefix}{scope}" for scope in scopes)
         if wanted and (url or error == _INSUFFICIENT):
             parts.append(f'scope="{wanted}"')
         return ", ".join(part for part in parts if part)
@@ -79,7 +81,7 @@ def documents(config: Config) -> dict[str, bytes]:
             "bearer_methods_supported": ["header"],
             "resource_name": view or "MCP gateway",
         }
-        scopes = requirements(settings.required_scopes)
+        scopes = [f"{settings.scope_prefix}{scope}" for scope in requirements(settings.required_scopes)]
         if scopes:
             document["scopes_supported"] = scopes
         body = rawjson.encode(document)

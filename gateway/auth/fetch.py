@@ -33,9 +33,12 @@ class FetchError(Exception):
     """No document; the text is safe to log."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Line:
-    """How documents are fetched. ``on_blocked`` hears of each dial that the rules forbid."""
+    """How documents are fetched; ``tls`` may be replaced, for the next one.
+
+    ``on_blocked`` hears of each dial that the rules forbid.
+    """
 
     tls: ssl.SSLContext
     on_blocked: Callable[[], None] = lambda: None

@@ -19,6 +19,8 @@ MAX_ITEMS: Final = 10_000
 MAX_PAGES: Final = 1_000
 MAX_DEFINITION: Final = 256 * 1024
 MAX_SHOWN_NAME: Final = 128
+MAX_LEFT_OUT: Final = 1_000
+"""Items of one page that are named although they could not become items."""
 _AT_ONCE: Final = 50
 """Definitions read before others get their turn on the loop; some are large."""
 
@@ -107,6 +109,7 @@ async def _one_kind(source: Source, server: str, kind: Kind, known: Mapping[byte
         for start in range(0, len(page.items), _AT_ONCE):
             _take(gathered, (server, kind), page.items[start : start + _AT_ONCE], known)
             await asyncio.sleep(0)
+        gathered.rejected += [HeldBack(server, kind, name, "", reason) for name, reason in page.left_out[:MAX_LEFT_OUT]]
         _note_hints(gathered, page)
         if len(gathered.definitions) > MAX_ITEMS:
             raise DownstreamError(Reason.TOO_LARGE, f'server "{server}" lists over {MAX_ITEMS} {kind}s')

@@ -7,31 +7,13 @@ from __future__ import annotations
 
 import argparse
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from gateway.cli.output import Exit, Output, add_common, wants_json
+from gateway.cli.output import Exit, Output, wants_json
 from gateway.cli.remote import Question, inquire
 from gateway.protocol.rawjson import Object, Value
 
-if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
-
 _HEADINGS: Final = ("id", "state", "client", "tool", "since", "until", "waits for", "rule")
-
-
-def register(subparsers: Subparsers) -> None:
-    """Add ``approvals``."""
-    parser = subparsers.add_parser("approvals", help="list, approve and deny the calls that wait for a person")
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    listed = actions.add_parser("list", help="list what waits, and what was decided and not called yet")
-    approve = actions.add_parser("approve", help="approve one call: it passes once, within 15 minutes")
-    deny = actions.add_parser("deny", help="deny one call, also one that was approved and not called yet")
-    deny.add_argument("--reason", default="", help="told to the client; at most 200 characters")
-    for action in (approve, deny):
-        action.add_argument("id", metavar="ID", help="of the approval, as the list and the refusal say it")
-    for action in (listed, approve, deny):
-        add_common(action)
-    add_common(parser)
 
 
 def run(args: argparse.Namespace) -> int:

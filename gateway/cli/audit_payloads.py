@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from gateway.audit.query import Wanted, matching
 from gateway.audit.sidecars import Sidecars
@@ -17,22 +16,7 @@ from gateway.protocol.rawjson import Object, Value
 from gateway.state.files import secure_directory
 from gateway.telemetry.text import printable
 
-if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
-
 _MEMBERS = {"args_sidecar": "args", "result_sidecar": "result"}
-
-
-def register(commands: Subparsers) -> tuple[argparse.ArgumentParser, ...]:
-    """Add the commands and return their parsers."""
-    show = commands.add_parser("show", help="show one call, with what was kept of its arguments and result")
-    show.add_argument("call", metavar="CALL_ID")
-    erase = commands.add_parser(
-        "erase", help="make everything kept of a principal's full payloads unreadable, for ever"
-    )
-    erase.add_argument("principal", metavar="PRINCIPAL", help="such as key:NAME or sub:ISSUER/SUB")
-    rotate = commands.add_parser("rotate-key", help="make the key that signs the log from the next start on")
-    return show, erase, rotate
 
 
 def show(call: str, directory: Path, state: Path, *, as_json: bool) -> int:

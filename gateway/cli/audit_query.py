@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from gateway.audit.export import WRITERS
 from gateway.audit.keys import AuditKey
@@ -24,31 +24,8 @@ from gateway.protocol import rawjson
 from gateway.protocol.rawjson import Object
 from gateway.state.files import PRIVATE_FILE
 
-if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
-
 _POLL_SECONDS: Final = 0.5
 _MEGABYTE: Final = 2**20
-
-
-def register(commands: Subparsers) -> tuple[argparse.ArgumentParser, ...]:
-    """Add both commands and return their parsers."""
-    query = commands.add_parser("query", help="show the records that match")
-    query.add_argument("-f", "--follow", action="store_true", help="go on with new ones until interrupted")
-    export = commands.add_parser("export", help="write the records that match for other systems")
-    export.add_argument("--format", choices=[*WRITERS], default="jsonl", help="default: jsonl, the records themselves")
-    export.add_argument("-o", "--output", metavar="FILE", type=Path, help="write to a file instead of standard output")
-    for parser in (query, export):
-        parser.add_argument("--principal", metavar="WHO", help="key:NAME, sub:ISSUER/SUB, a client's label or a digest")
-        parser.add_argument("--server", metavar="NAME", default="")
-        parser.add_argument("--tool", metavar="NAME", default="", help="a tool's own or exposed name")
-        parser.add_argument("--event", metavar="GLOB", default="", help="such as call.denied or 'security.*'")
-        parser.add_argument("--outcome", metavar="STATUS", default="", help="such as ok, denied, timeout")
-        parser.add_argument("--call", metavar="ID", default="", help="the records of one call")
-        parser.add_argument("--since", metavar="WHEN", help="a time (2026-08-23T10:00Z), a day, or how long ago (2h)")
-        parser.add_argument("--until", metavar="WHEN", help="likewise, not included")
-        parser.add_argument("--limit", metavar="N", type=_count, help="the last N of them")
-    return query, export
 
 
 def wanted_by(args: argparse.Namespace, key: AuditKey | None) -> Wanted:
@@ -152,13 +129,6 @@ class Progress:
 
 def _last(records: Iterator[Object], limit: int | None) -> Iterable[Object]:
     return records if limit is None else deque(records, maxlen=limit)
-
-
-def _count(text: str) -> int:
-    number = int(text)
-    if number < 0:
-        raise ValueError("must not be negative")
-    return number
 
 
 def _time(text: str | None, now: datetime) -> str:

@@ -3,26 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
-from gateway.cli.output import Exit, Output, add_common, wants_json
+from gateway.cli.output import Exit, Output, wants_json
 from gateway.cli.remote import Question, inquire
 from gateway.protocol import rawjson
 from gateway.protocol.rawjson import JsonError, Object, Value
-
-if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
-
-
-def register(subparsers: Subparsers) -> None:
-    """Add ``call``."""
-    parser = subparsers.add_parser("call", help="call a tool through every check, as some client")
-    parser.add_argument("target", metavar="SERVER/TOOL", help="with the names the server itself uses")
-    parser.add_argument("arguments", metavar="JSON", nargs="?", default="{}", help="the arguments (default: {})")
-    parser.add_argument(
-        "--as", dest="principal", metavar="PRINCIPAL", default="anonymous", help="a client's name, or anonymous"
-    )
-    add_common(parser)
 
 
 def run(args: argparse.Namespace) -> int:

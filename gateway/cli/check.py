@@ -7,22 +7,18 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from typing import TYPE_CHECKING
 
-from gateway.cli.output import Exit, Output, add_common, config_path, count, wants_json
+from gateway.cli.output import Exit, Output, config_path, count, problem_values, wants_json
+from gateway.compiling import compiled
 from gateway.config.foreign import SWITCHED_OFF
 from gateway.config.loader import Unreadable, load, start_problems
 from gateway.config.policies import Policy
 from gateway.config.root import LoadedConfig
 from gateway.errors import ConfigError, Problem
-from gateway.judgement import Findings, against_kept, against_live
-from gateway.telemetry.logs import configure
-from gateway.wiring import compiled
-
-if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+from gateway.judgement import Findings, against_kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,15 +30,13 @@ class Reach:
     policies: tuple[Policy, ...]
 
 
-def register(subparsers: Subparsers) -> None:
-    """Add ``check``."""
-    parser = subparsers.add_parser("check", help="say everything that is wrong with a config")
-    parser.add_argument("--live", action="store_true", help="start and list every server first")
-    add_common(parser)
-
-
 def run(args: argparse.Namespace) -> int:
     """Check the config and print what was found."""
+    return checked(args, against_kept)
+
+
+def checked(args: argparse.Namespace, against: Callable[[LoadedConfig], Findings]) -> int:
+    """Check the config, judge it against some lists, and print what was found."""
     path = config_path(args)
     try:
         loaded = load(path, os.environ)
@@ -52,10 +46,7 @@ def run(args: argparse.Namespace) -> int:
         return _report_broken(error.problems, args)
     today = datetime.now(UTC).date()
     judgement = judge(loaded, today)
-    if args.live:
-        # What fails is in the findings, said once and with its server.
-        configure("console", "error")
-    found = against_live(loaded) if args.live else against_kept(loaded)
+    found = against(loaded)
     judgement.problems += found.problems
     judgement.notes += found.notes
     return _report(loaded, judgement, args)
@@ -102,14 +93,6 @@ def reaches(loaded: LoadedConfig) -> list[Reach]:
         about = tuple(policy for policy in policies if names & set(policy.clients))
         found.append(Reach(name, tuple(client.groups), about))
     return found
-
-
-def problem_values(problems: list[Problem]) -> list[dict[str, str | int]]:
-    """Return problems for ``--json``."""
-    return [
-        {"file": one.file, "line": one.line, "path": one.path, "message": one.message, "hint": one.hint}
-        for one in problems
-    ]
 
 
 def _report_broken(problems: list[Problem], args: argparse.Namespace) -> int:

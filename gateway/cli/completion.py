@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from gateway.cli.commands import CLIENTS
 from gateway.cli.output import Exit, Output, add_common, wants_json
-from gateway.cli.snippet import CLIENTS
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -42,17 +42,9 @@ class Node:
     files: bool = False
 
 
-def register(subparsers: Subparsers) -> None:
-    """Add ``completion``."""
-    parser = subparsers.add_parser("completion", help="print a script that completes commands in a shell")
-    parser.add_argument("shell", metavar="SHELL", choices=tuple(SHELLS), help=", ".join(SHELLS))
-    add_common(parser)
-    parser.set_defaults(tree=subparsers)
-
-
 def run(args: argparse.Namespace) -> int:
     """Print the script of one shell."""
-    script = SHELLS[args.shell](tuple(nodes(args.tree)))
+    script = WRITERS[args.shell](tuple(nodes(args.tree)))
     if wants_json(args):
         Output.standard().value({"shell": args.shell, "script": script})
     else:
@@ -253,4 +245,4 @@ def _fish(found: Sequence[Node]) -> str:
     return "\n".join([*lines, ""])
 
 
-SHELLS: Final[dict[str, Callable[[Sequence[Node]], str]]] = {"bash": _bash, "zsh": _zsh, "fish": _fish}
+WRITERS: Final[dict[str, Callable[[Sequence[Node]], str]]] = {"bash": _bash, "zsh": _zsh, "fish": _fish}

@@ -10,23 +10,20 @@ import ssl
 import webbrowser
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import urlsplit
 
 import aiohttp
 
 from gateway import __version__
 from gateway.cli.hop import Credential, Key, NoCredential, read_key
-from gateway.cli.output import Exit, Output, add_common
+from gateway.cli.output import Exit, Output
 from gateway.cli.pipes import Lines, LineTooLong, Printer
 from gateway.cli.relay import Relay
 from gateway.cli.signin import SignIn, shown_in_browser, vault_of
 from gateway.config.server_auth import AuthorizationCode
 from gateway.config.types import is_loopback, split_http_url
 from gateway.telemetry.logs import configure
-
-if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
 _CONNECT_SECONDS: Final = 10.0
 
@@ -41,20 +38,6 @@ class Destination:
 
 class Unfit(Exception):
     """The command line does not fit together; the text says why."""
-
-
-def register(subparsers: Subparsers) -> None:
-    """Add ``connect``."""
-    parser = subparsers.add_parser("connect", help="be a stdio server for a client that speaks no HTTP")
-    parser.add_argument("url", metavar="URL", help="the endpoint, such as http://127.0.0.1:8080/mcp")
-    key = parser.add_mutually_exclusive_group()
-    key.add_argument("--key-env", metavar="NAME", help="variable that holds the key")
-    key.add_argument("--key-file", metavar="FILE", type=Path, help="file that holds the key; others must not read it")
-    key.add_argument("--no-sign-in", action="store_true", help="never open a page to sign in (OAuth)")
-    parser.add_argument("--client-id", metavar="ID", help="OAuth client to sign in as (default: registers itself)")
-    parser.add_argument("--ca", metavar="FILE", type=Path, help="PEM file of the authorities to trust instead")
-    parser.add_argument("--allow-http", action="store_true", help="send a credential over http to another machine too")
-    add_common(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -6,18 +6,15 @@ import argparse
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from gateway.cli.output import Exit, Output, add_common, config_path, count, wants_json
+from gateway.cli.output import Exit, Output, config_path, count, wants_json
 from gateway.config.document import parse
 from gateway.config.importing import Imported, take
 from gateway.config.places import Mapping
 from gateway.config.reading import MAX_CONFIG, FileProblem, Reading
 from gateway.config.writing import CannotInsert, insert, render
 from gateway.errors import ConfigError, Problem
-
-if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
 _MODE: Final = 0o600
 
@@ -30,14 +27,6 @@ class _Merge:
     new: Mapping = field(default_factory=dict)
     same: list[str] = field(default_factory=list)
     other: list[str] = field(default_factory=list)
-
-
-def register(subparsers: Subparsers) -> None:
-    """Add ``import``."""
-    parser = subparsers.add_parser("import", help="turn the server list of Claude, VS Code or Cursor into servers")
-    parser.add_argument("file", metavar="FILE", type=Path, help="claude_desktop_config.json, .mcp.json, mcp.json, …")
-    parser.add_argument("--write", action="store_true", help="add what is new to the config (-c), or make one")
-    add_common(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -8,14 +8,11 @@ import re
 import secrets
 from dataclasses import dataclass
 from datetime import date
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from gateway.cli.output import Exit, Output, add_common, escaped, wants_json
-from gateway.config.access_rules import ANONYMOUS, CLIENT_NAME
+from gateway.cli.output import Exit, Output, escaped, wants_json
+from gateway.config.names import ANONYMOUS, CLIENT_NAME
 from gateway.protocol import rawjson
-
-if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
 _PREFIX: Final = "mcpgw"
 _ID_BYTES: Final = 4
@@ -34,18 +31,6 @@ class NewKey:
 
     def __repr__(self) -> str:
         return f"NewKey(sha256={self.sha256!r})"
-
-
-def register(subparsers: Subparsers) -> None:
-    """Add ``keys new``."""
-    parser = subparsers.add_parser("keys", help="make keys for clients")
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    new = actions.add_parser("new", help="make a key and print it once, with the entry to paste")
-    new.add_argument("name", metavar="NAME", help="the client's name")
-    new.add_argument("--group", action="append", default=[], metavar="G", help="a group the client is in; repeatable")
-    new.add_argument("--expires", type=date.fromisoformat, metavar="DATE", help="last day (UTC) it works: 2027-01-31")
-    add_common(parser)
-    add_common(new)
 
 
 def new_key() -> NewKey:

@@ -1,94 +1,50 @@
 """``mcp-gateway``: finds the command, runs it, turns what it raises into a text and an exit code. No logic of its own.
 
-A command group is a module with ``register(subparsers)``, which adds its parsers, and ``run(args)``, which returns
-the exit code.
+A command is declared in ``commands``; the module named there has ``run(args)``, which returns the exit code.
 """
 
 from __future__ import annotations
 
 import argparse
 import difflib
+import gc
 import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING
 
 from gateway import __version__
-from gateway.cli import (
-    approvals,
-    audit,
-    call,
-    check,
-    completion,
-    connect,
-    importing,
-    keys,
-    pins,
-    policy,
-    schema,
-    serve,
-    snippet,
-    status,
-    tools,
-)
-from gateway.cli.output import Exit, Output, add_common, wants_json
-from gateway.config.loader import ConfigError, Unreadable
+from gateway.cli.commands import COMMANDS
+from gateway.cli.output import Exit, Output, add_common, problem_values, wants_json
+from gateway.config.reading import Unreadable
+from gateway.errors import ConfigError
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
 
-class Command(Protocol):
-    """What a module of a command group has."""
-
-    def register(self, subparsers: Subparsers, /) -> None:
-        """Add the parsers of the group."""
-
-    def run(self, args: argparse.Namespace, /) -> int:
-        """Run what was asked for."""
-
-
-COMMANDS: Final[tuple[Command, ...]] = (
-    serve,
-    check,
-    status,
-    tools,
-    call,
-    pins,
-    approvals,
-    keys,
-    audit,
-    policy,
-    schema,
-    importing,
-    snippet,
-    connect,
-    completion,
-)
-"""The command groups, in the order of the help text."""
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code: 0 fine, 1 a finding, 2 could not tell."""
     words = list(sys.argv[1:] if argv is None else argv)
-    parser, runners = _parser()
-    wrong = _unknown(words, list(runners))
+    wrong = _unknown(words, list(COMMANDS))
     if wrong:
         Output.errors().line(wrong)
         return Exit.UNKNOWN
     try:
+        parser = _parser()
         args = parser.parse_args(words)
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else Exit.UNKNOWN
     if args.command is None:
         parser.print_help(sys.stderr)
         return Exit.UNKNOWN
-    return _run(runners[args.command], args)
+    return _run(args)
 
 
-def _parser() -> tuple[argparse.ArgumentParser, dict[str, Callable[[argparse.Namespace], int]]]:
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="mcp-gateway",
         description="One MCP endpoint in front of many servers.",
@@ -97,13 +53,10 @@ def _parser() -> tuple[argparse.ArgumentParser, dict[str, Callable[[argparse.Nam
     parser.add_argument("--version", action="version", version=f"mcp-gateway {__version__}")
     add_common(parser)
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
-    runners: dict[str, Callable[[argparse.Namespace], int]] = {}
-    for command in COMMANDS:
-        command.register(subparsers)
-        for name in subparsers.choices:
-            runners.setdefault(name, command.run)
+    for command in COMMANDS.values():
+        command.declare(subparsers)
     _describe(subparsers)
-    return parser, runners
+    return parser
 
 
 def _describe(subparsers: Subparsers) -> None:
@@ -131,9 +84,9 @@ def _unknown(words: Sequence[str], known: list[str]) -> str:
     return ""
 
 
-def _run(runner: Callable[[argparse.Namespace], int], args: argparse.Namespace) -> int:
+def _run(args: argparse.Namespace) -> int:
     try:
-        code = runner(args)
+        code = _runner(args)(args)
         sys.stdout.flush()
     except ConfigError as error:
         return _config_error(error, args)
@@ -146,6 +99,18 @@ def _run(runner: Callable[[argparse.Namespace], int], args: argparse.Namespace) 
     return code
 
 
+def _runner(args: argparse.Namespace) -> Callable[[argparse.Namespace], int]:
+    """Load what runs a command, and nothing that only others need: that is most of the time a short command takes."""
+    name = COMMANDS[args.command].runner(args)
+    # Almost nothing of what is loaded is ever garbage, and looking for some takes a tenth of the time.
+    gc.disable()
+    try:
+        run: Callable[[argparse.Namespace], int] = import_module(f"gateway.cli.{name}").run
+    finally:
+        gc.enable()
+    return run
+
+
 def _config_error(error: ConfigError, args: argparse.Namespace) -> int:
     """Report a config that a command other than ``check`` could not use."""
     output = Output.errors()
@@ -154,7 +119,7 @@ def _config_error(error: ConfigError, args: argparse.Namespace) -> int:
     if isinstance(error, Unreadable) and not hasattr(args, "config") and not Path("gateway.yaml").exists():
         output.line("name the config with -c FILE, or run the command where gateway.yaml is")
     if wants_json(args):
-        Output.standard().value({"ok": False, "problems": check.problem_values(error.problems)})
+        Output.standard().value({"ok": False, "problems": problem_values(error.problems)})
     return Exit.UNKNOWN
 
 

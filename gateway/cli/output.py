@@ -14,6 +14,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Final, TextIO
 
+from gateway.errors import Problem
 from gateway.protocol import rawjson
 from gateway.telemetry.text import printable
 
@@ -70,6 +71,14 @@ def count(number: int, one: str, many: str = "") -> str:
 def escaped(text: str) -> str:
     """Make text safe for a terminal and for one line: what cannot be seen is shown as its escape."""
     return printable(text)
+
+
+def problem_values(problems: Sequence[Problem]) -> list[dict[str, str | int]]:
+    """Return problems for ``--json``."""
+    return [
+        {"file": one.file, "line": one.line, "path": one.path, "message": one.message, "hint": one.hint}
+        for one in problems
+    ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,43 +6,14 @@ An approval is of exactly what this command has printed: the gateway refuses it 
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from gateway.cli.output import Exit, Output, add_common, count, wants_json
+from gateway.cli.output import Exit, Output, count, wants_json
 from gateway.cli.remote import Question, inquire
 from gateway.protocol.rawjson import Object, Value
 
-if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
-
 _HEADINGS: Final = ("server", "state", "mode", "approved", "definitions", "differences")
 _SHORT: Final = 12
-_ACTIONS: Final = {
-    "show": "show what is pinned and what differs from it",
-    "check": "tell by the exit code whether anything differs: 0 no, 1 yes, 2 could not tell",
-    "approve": "approve what differs of a server, or one tool of it",
-    "reject": "keep it held back, and remember that",
-}
-
-
-def register(subparsers: Subparsers) -> None:
-    """Add ``pins``."""
-    parser = subparsers.add_parser("pins", help="show, check, approve and reject what servers have changed")
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    for name, text in _ACTIONS.items():
-        action = actions.add_parser(name, help=text)
-        decides = name in ("approve", "reject")
-        action.add_argument(
-            "target",
-            metavar="SERVER[/TOOL]",
-            nargs=None if decides else "?",
-            default=None if decides else "",
-            help="a server, or SERVER/TOOL, SERVER/prompt:NAME, SERVER/template:TEXT, SERVER/instructions",
-        )
-        if decides:
-            action.add_argument("--digest", default="", help="of the one item: what pins show had printed for it")
-        add_common(action)
-    add_common(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -7,10 +7,10 @@ import os
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from gateway.cli import replays
-from gateway.cli.output import Exit, Output, add_common, config_path, count, wants_json
+from gateway.cli.output import Exit, Output, config_path, count, wants_json
 from gateway.config.cases import PlacedCase, cases_of, load_cases, parse_time, policy_file_of
 from gateway.config.loader import load
 from gateway.config.policy_set import load_policies
@@ -28,29 +28,7 @@ from gateway.policy.selectors import SelectorError, parse_target
 from gateway.protocol import rawjson
 from gateway.protocol.rawjson import JsonError, Object
 
-if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
-
 NEVER_LISTED: Final = "it is not in the last known list of its server, so its annotations are not known"
-
-
-def register(subparsers: Subparsers) -> None:
-    """Add the command group."""
-    group = subparsers.add_parser("policy", help="try policies without a gateway")
-    commands = group.add_subparsers(dest="policy_command", required=True, metavar="COMMAND")
-    test = commands.add_parser("test", help="run the cases that lie beside policies")
-    test.add_argument("files", nargs="*", metavar="FILE", help="NAME.cases.yaml, or the NAME.yaml it lies beside")
-    why = commands.add_parser("explain", help="say why a call is allowed or not, rule by rule")
-    why.add_argument("principal", metavar="PRINCIPAL", help="a client's name, anonymous, or a full principal id")
-    why.add_argument("target", metavar="TARGET", help="SERVER/TOOL, or with prompt:, resource: or template: in front")
-    why.add_argument("args", nargs="?", metavar="ARGS-JSON", default="{}", help="the arguments of the call")
-    why.add_argument("--at", metavar="TIME", help="when, with zone, as 2026-08-24T10:00:00Z (default: now)")
-    why.add_argument("--view", metavar="NAME", help="through which view")
-    why.add_argument("--groups", metavar="A,B", default="", help="groups the caller is in besides its own")
-    why.add_argument("--scopes", metavar="A,B", default="", help="scopes of the caller's token")
-    why.add_argument("--claims", metavar="JSON", default="{}", help="claims of the caller's token")
-    for parser in (test, why, replays.parser(commands)):
-        add_common(parser)
 
 
 def run(args: argparse.Namespace) -> int:

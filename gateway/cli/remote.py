@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-import aiohttp
-
-from gateway.app import ADMIN_TOKEN_FILE
+from gateway.cli.asking import NoAnswer, Request, send, url_of
 from gateway.cli.output import Output, config_path
 from gateway.config.loader import Unreadable, load, load_sections
 from gateway.config.root import LoadedConfig
 from gateway.errors import ConfigError
 from gateway.protocol import rawjson
 from gateway.protocol.rawjson import JsonError, Object, Value
+from gateway.state.files import ADMIN_TOKEN_FILE
 
 TOKEN_VARIABLE: Final = "MCP_GATEWAY_ADMIN_TOKEN"  # noqa: S105 - the variable's name.
 _OK: Final = 200
 _NEEDED: Final = ("admin", "state")
-_TIMEOUT: Final = aiohttp.ClientTimeout(total=660, connect=5)
+_PATIENCE: Final = 660.0
+"""Seconds; a call may take as long as its server may."""
 
 
 class Unreachable(Exception):
@@ -45,27 +44,16 @@ def ask(loaded: LoadedConfig, question: Question) -> tuple[int, Object]:
     Raises:
         Unreachable: nobody listens there, or the answer is no JSON object.
     """
-    return asyncio.run(_ask(loaded, question))
-
-
-async def _ask(loaded: LoadedConfig, question: Question) -> tuple[int, Object]:
     admin = loaded.config.admin
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(admin.host, admin.host)  # noqa: S104 - what to dial instead.
-    base = f"http://[{host}]:{admin.port}" if ":" in host else f"http://{host}:{admin.port}"
-    token = _token(loaded)
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    body = None if question.body is None else rawjson.encode(question.body)
     try:
-        async with aiohttp.ClientSession(timeout=_TIMEOUT, headers=headers) as session:
-            method = "GET" if question.body is None else "POST"
-            body = None if question.body is None else rawjson.encode(question.body)
-            kind = {"Content-Type": "application/json"} if body is not None else {}
-            async with session.request(
-                method, base + question.path, params=question.query, data=body, headers=kind, allow_redirects=False
-            ) as response:
-                return response.status, _object(rawjson.decode_value(await response.read()))
-    except (aiohttp.ClientError, TimeoutError, JsonError, OSError) as error:
-        why = "" if isinstance(error, aiohttp.ClientConnectorError) else f" ({type(error).__name__})"
-        raise Unreachable(f"no gateway answers at {base}{why}; is it running?") from None
+        status, answer = send(admin, Request(question.path, _PATIENCE, question.query, body, _token(loaded)))
+        return status, _object(rawjson.decode_value(answer))
+    except NoAnswer as error:
+        why = f" ({error})" if str(error) else ""
+    except JsonError:
+        why = " (JsonError)"
+    raise Unreachable(f"no gateway answers at {url_of(admin)}{why}; is it running?")
 
 
 def _object(value: Value) -> Object:

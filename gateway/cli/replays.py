@@ -6,7 +6,6 @@ import argparse
 import os
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from gateway.audit.recorded import Stand
 from gateway.cli.output import Exit, Output, config_path, count, wants_json
@@ -18,26 +17,6 @@ from gateway.judgement import compiled
 from gateway.model.catalog import Kind
 from gateway.protocol.rawjson import Object
 from gateway.replay import Change, Log, Replay, Tally
-
-if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
-
-
-def parser(commands: Subparsers) -> argparse.ArgumentParser:
-    """Add ``replay`` to the group."""
-    added = commands.add_parser("replay", help="ask other policies about the calls that were recorded")
-    added.add_argument("dir", nargs="?", metavar="DIR", help="the log's directory (default: audit.dir of the config)")
-    added.add_argument(
-        "--candidate",
-        nargs="+",
-        action="extend",
-        default=[],
-        metavar="FILE",
-        help="the policy files to ask (default: the policies of the config that -c names)",
-    )
-    added.add_argument("--since", metavar="TIME", help="leave out calls before, as 2026-08-24 or with time and zone")
-    added.add_argument("--until", metavar="TIME", help="leave out calls from then on")
-    return added
 
 
 def run(args: argparse.Namespace) -> int:

@@ -3,20 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
-from gateway.cli.output import Exit, Output, add_common
+from gateway.cli.output import Exit, Output
 from gateway.config.schema import config_schema, policy_file_schema
-
-if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
-
-
-def register(subparsers: Subparsers) -> None:
-    """Add ``schema``."""
-    parser = subparsers.add_parser("schema", help="print the JSON Schema of the config")
-    parser.add_argument("--policies", action="store_true", help="the schema of a policy file instead")
-    add_common(parser)
 
 
 def run(args: argparse.Namespace) -> int:

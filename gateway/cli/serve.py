@@ -12,11 +12,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from gateway.app import Addresses, serve
 from gateway.cli import snippet
-from gateway.cli.output import Exit, Output, add_common, config_path
+from gateway.cli.output import Exit, Output, config_path
 from gateway.config.loader import load
 from gateway.config.root import LoadedConfig
 from gateway.config.start_rules import start_problems
@@ -29,16 +28,7 @@ try:
 except ImportError:  # Optional: the gateway runs on asyncio's own loop too.
     uvloop = None  # type: ignore[assignment]  # reason: the absent module's place.
 
-if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
-
 _SHOWN = ("claude-code", "vscode", "cursor")
-
-
-def register(subparsers: Subparsers) -> None:
-    """Add ``serve``."""
-    parser = subparsers.add_parser("serve", help="run the gateway")
-    add_common(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -55,7 +45,8 @@ def run(args: argparse.Namespace) -> int:
     configure(telemetry.log_format, telemetry.log_level)
     factory = None if uvloop is None else uvloop.new_event_loop
     with asyncio.Runner(loop_factory=factory) as runner:
-        runner.run(serve(loaded, partial(announce, loaded, partial(again, args), Output.standard())))
+        told = partial(announce, loaded, partial(again, args), Output.standard(), watch=args.watch)
+        runner.run(serve(loaded, told, watch=args.watch))
     return Exit.FINE
 
 
@@ -78,7 +69,9 @@ def _program() -> list[str]:
     return [name if found is not None and Path(found).samefile(started) else started]
 
 
-def announce(loaded: LoadedConfig, command: Callable[[str], str], output: Output, addresses: Addresses) -> None:
+def announce(
+    loaded: LoadedConfig, command: Callable[[str], str], output: Output, addresses: Addresses, *, watch: bool = True
+) -> None:
     """Say where the gateway is, what to put into a client, and where to look afterwards.
 
     ``command`` makes the command line of another command on this gateway.
@@ -93,7 +86,8 @@ def announce(loaded: LoadedConfig, command: Callable[[str], str], output: Output
     output.line(f"  access        {_access(loaded)}")
     output.line(f"  status        {command('status')}")
     output.line(f"  audit log     {command('audit tail')}")
-    output.line(f"  reload        kill -HUP {os.getpid()}   (after a change of the config; Ctrl-C ends the gateway)")
+    when = "at once when a file of the config changes, or" if watch else "after a change of the config:"
+    output.line(f"  reload        {when} kill -HUP {os.getpid()}   (Ctrl-C ends the gateway)")
     token = f", token in {addresses.admin_token_file}" if addresses.admin_token_file else ""
     output.line(f"  admin         {addresses.admin}/ui{token}")
     output.line("")

@@ -12,17 +12,14 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import urlsplit
 
-from gateway.cli.output import Exit, Output, add_common, config_path, escaped, wants_json
+from gateway.cli.output import Exit, Output, config_path, escaped, wants_json
 from gateway.config.loader import load
 from gateway.config.root import LoadedConfig
 from gateway.config.types import is_loopback
 from gateway.protocol import rawjson
-
-if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
 NAME: Final = "mcp-gateway"
 VARIABLE: Final = "MCP_GATEWAY_KEY"
@@ -36,6 +33,13 @@ class Snippet:
     file: str
     value: dict[str, object]
     notes: tuple[str, ...] = ()
+    toml: str = ""
+    """The same in TOML, for a client whose file is written in that."""
+
+    @property
+    def text(self) -> str:
+        """What is pasted."""
+        return self.toml or rawjson.pretty(self.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,22 +62,26 @@ def _claude_code(endpoint: Endpoint) -> Snippet:
 
 
 def _claude_desktop(endpoint: Endpoint) -> Snippet:
-    arguments = ["connect", endpoint.url]
-    server: dict[str, object] = {"command": _command(), "args": arguments}
-    notes = [
+    server, notes = _bridge(endpoint, "Claude Desktop")
+    known = (
         "Claude Desktop's file takes stdio servers only: connect stands between",
         f"where this program is not installed: npx -y mcp-remote {endpoint.url}",
-    ]
+    )
+    return Snippet("claude_desktop_config.json", {"mcpServers": {NAME: server}}, (*known, *notes))
+
+
+def _bridge(endpoint: Endpoint, client: str) -> tuple[dict[str, object], tuple[str, ...]]:
+    """Return ``connect`` as a stdio server, and what to know of the key."""
+    arguments = ["connect", endpoint.url]
+    server: dict[str, object] = {"command": _command(), "args": arguments}
     parts = urlsplit(endpoint.url)
     if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
         arguments.append("--allow-http")
-    if endpoint.needs_key:
-        arguments += ["--key-env", VARIABLE]
-        server["env"] = {VARIABLE: "<the key>"}
-        notes.append(
-            "Claude Desktop hands on only what stands in env: put the key there, and keep the file to yourself"
-        )
-    return Snippet("claude_desktop_config.json", {"mcpServers": {NAME: server}}, tuple(notes))
+    if not endpoint.needs_key:
+        return server, ()
+    arguments += ["--key-env", VARIABLE]
+    server["env"] = {VARIABLE: "<the key>"}
+    return server, (f"{client} hands on only what stands in env: put the key there, and keep the file to yourself",)
 
 
 def _command() -> str:
@@ -105,6 +113,47 @@ def _cursor(endpoint: Endpoint) -> Snippet:
     return Snippet(".cursor/mcp.json", {"mcpServers": {NAME: server}}, _variable(endpoint))
 
 
+def _windsurf(endpoint: Endpoint) -> Snippet:
+    server: dict[str, object] = {"serverUrl": endpoint.url}
+    if endpoint.needs_key:
+        server["headers"] = {"Authorization": "Bearer ${env:" + VARIABLE + "}"}
+    return Snippet("~/.codeium/windsurf/mcp_config.json", {"mcpServers": {NAME: server}}, _variable(endpoint))
+
+
+def _codex(endpoint: Endpoint) -> Snippet:
+    server: dict[str, object] = {"url": endpoint.url}
+    if endpoint.needs_key:
+        server["bearer_token_env_var"] = VARIABLE
+    # A JSON string without characters beyond ASCII is a basic string of TOML too.
+    lines = [f"{key} = {rawjson.encode(value).decode()}" for key, value in server.items()]
+    toml = "\n".join([f"[mcp_servers.{NAME}]", *lines])
+    return Snippet("~/.codex/config.toml", {"mcp_servers": {NAME: server}}, _variable(endpoint), toml)
+
+
+def _gemini(endpoint: Endpoint) -> Snippet:
+    server: dict[str, object] = {"httpUrl": endpoint.url}
+    if endpoint.needs_key:
+        server["headers"] = {"Authorization": "Bearer ${" + VARIABLE + "}"}
+    return Snippet("~/.gemini/settings.json", {"mcpServers": {NAME: server}}, _variable(endpoint))
+
+
+def _zed(endpoint: Endpoint) -> Snippet:
+    server: dict[str, object] = {"url": endpoint.url}
+    if not endpoint.needs_key:
+        return Snippet("settings.json", {"context_servers": {NAME: server}})
+    server["headers"] = {"Authorization": f"Bearer <{VARIABLE}>"}
+    notes = (f"Zed fills in no variables: put the key in place of <{VARIABLE}>, and keep the file to yourself",)
+    return Snippet("settings.json", {"context_servers": {NAME: server}}, notes)
+
+
+def _jetbrains(endpoint: Endpoint) -> Snippet:
+    place = "Settings, Tools, AI Assistant, Model Context Protocol"
+    if not endpoint.needs_key:
+        return Snippet(place, {"mcpServers": {NAME: {"url": endpoint.url}}})
+    server, notes = _bridge(endpoint, "The IDE")
+    return Snippet(place, {"mcpServers": {NAME: server}}, notes)
+
+
 def _variable(endpoint: Endpoint) -> tuple[str, ...]:
     return (f"set {VARIABLE} to the key where the client is started",) if endpoint.needs_key else ()
 
@@ -114,15 +163,12 @@ CLIENTS: Final[dict[str, Callable[[Endpoint], Snippet]]] = {
     "claude-desktop": _claude_desktop,
     "vscode": _vscode,
     "cursor": _cursor,
+    "windsurf": _windsurf,
+    "codex": _codex,
+    "gemini-cli": _gemini,
+    "zed": _zed,
+    "jetbrains": _jetbrains,
 }
-
-
-def register(subparsers: Subparsers) -> None:
-    """Add ``snippet``."""
-    parser = subparsers.add_parser("snippet", help="print what to put into a client")
-    parser.add_argument("client", metavar="CLIENT", help=", ".join(CLIENTS))
-    parser.add_argument("--view", metavar="NAME", help="connect to this view (default: the whole endpoint)")
-    add_common(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -143,9 +189,10 @@ def run(args: argparse.Namespace) -> int:
     snippet = CLIENTS[client](endpoint)
     output = Output.standard()
     if wants_json(args):
-        output.value({"client": client, "file": snippet.file, "value": snippet.value, "notes": list(snippet.notes)})
+        shown = {"client": client, "file": snippet.file, "value": snippet.value, "notes": list(snippet.notes)}
+        output.value(shown | ({"text": snippet.toml} if snippet.toml else {}))
         return Exit.FINE
-    output.stream.write(rawjson.pretty(snippet.value) + "\n")
+    output.stream.write(snippet.text + "\n")
     sys.stdout.flush()
     errors = Output.errors()
     for text in (f"for {snippet.file}", *snippet.notes):

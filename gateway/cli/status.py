@@ -3,23 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
-from gateway.cli.output import Exit, Output, add_common, wants_json
+from gateway.cli.output import Exit, Output, wants_json
 from gateway.cli.remote import Question, inquire
 from gateway.protocol.rawjson import Object, Value
 
-if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
-
 _HEADINGS = ("server", "state", "era", "tools", "tokens", "last round trip", "restarts", "pin", "problem")
 _HEALTHY = ("up", "starting")
-
-
-def register(subparsers: Subparsers) -> None:
-    """Add ``status``."""
-    parser = subparsers.add_parser("status", help="show how the gateway and its servers are")
-    add_common(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -44,7 +34,8 @@ def show(status: Object, output: Output) -> None:
     config = status.get("config")
     last = config.get("last_load") if isinstance(config, dict) else None
     if isinstance(last, dict) and last.get("ok") is not True:
-        output.line(f"the config of {_text(last, 'at')} was refused, the one before is in force:")
+        since = _text(config, "in_force_since")
+        output.line(f"the config of {_text(last, 'at')} was refused, the one of {since} is in force:")
         output.line(f"  {_listed(last.get('problems'))}")
     if isinstance(last, dict) and last.get("needs_restart"):
         output.line(f"changed, but in force only after a restart: {_listed(last.get('needs_restart'))}")

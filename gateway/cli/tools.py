@@ -3,24 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
-from gateway.cli.output import Exit, Output, add_common, count, wants_json
+from gateway.cli.output import Exit, Output, count, wants_json
 from gateway.cli.remote import Question, inquire
 from gateway.protocol.rawjson import Object, Value
-
-if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
-
-
-def register(subparsers: Subparsers) -> None:
-    """Add ``tools``."""
-    parser = subparsers.add_parser("tools", help="show what a client sees, and why the rest is hidden")
-    parser.add_argument(
-        "--as", dest="principal", metavar="PRINCIPAL", default="anonymous", help="a client's name, or anonymous"
-    )
-    parser.add_argument("--view", metavar="NAME", help="through which view (default: the whole endpoint)")
-    add_common(parser)
 
 
 def run(args: argparse.Namespace) -> int:

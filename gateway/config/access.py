@@ -35,6 +35,8 @@ class Jwt(Model):
     """Signature algorithms accepted."""
     required_scopes: list[str] = []
     """Scopes every token needs."""
+    scope_prefix: str = ""
+    """What clients have to put before a scope when they ask for it, where tokens carry it without (Entra ID)."""
     groups_claim: str = "groups"
     """Claim, or dotted path of one, that lists the caller's groups."""
     max_lifetime: Duration = 86400.0

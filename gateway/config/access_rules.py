@@ -12,11 +12,10 @@ from typing import Final
 from pydantic import SecretStr
 
 from gateway.config.access import Client
+from gateway.config.names import ANONYMOUS, CLIENT_NAME
 from gateway.config.places import Loc, shown
 from gateway.config.subject import Findings, Subject
 
-CLIENT_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
-ANONYMOUS: Final = "anonymous"
 MIN_KEY: Final = 32
 MIN_TOKEN: Final = 16
 _NAME_HINT: Final = "a letter or digit, then up to 63 letters, digits and . _ @ -"

@@ -33,18 +33,12 @@ def _other_than(*words: str) -> Callable[[Tree], bool]:
     return lambda value: value not in words
 
 
-def _there(value: Tree) -> bool:
-    return value is not None
-
-
 _SERVER: Final[Loc] = ("servers", "*")
 _POLICY: Final[Loc] = ("policies", "*")
 
 FEATURES: Final = (
-    Feature((*_SERVER, "openapi"), "servers from OpenAPI documents", _there),
     Feature((*_SERVER, "catalog"), "catalogs per principal", _is("principal"), instead="use shared"),
     Feature(("state", "url"), "state outside the process", _other_than("memory://"), instead="use memory://"),
-    Feature(("telemetry", "otlp"), "traces", refused=False, instead="none are sent"),
 )
 
 

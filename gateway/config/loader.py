@@ -7,7 +7,7 @@ once and the load is thrown away when one of them changed meanwhile (``reading``
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -16,12 +16,13 @@ from pydantic import ValidationError
 
 from gateway.config.access_rules import judge_access
 from gateway.config.alert_rules import judge_alerts
+from gateway.config.api_files import with_documents
 from gateway.config.approval_rules import judge_approvals
 from gateway.config.availability import judge_availability
 from gateway.config.document import parse
 from gateway.config.expand import Expansion, Failure, Source
 from gateway.config.foreign import Adopted, adopt
-from gateway.config.paths import make_absolute
+from gateway.config.paths import make_absolute, referred
 from gateway.config.places import Document, Loc, Places, Tree, at, dotted
 from gateway.config.places import Mapping as Values
 from gateway.config.plain_rules import judge_plain
@@ -31,6 +32,7 @@ from gateway.config.reading import MAX_CONFIG, FileProblem, Reading, Unreadable
 from gateway.config.root import Config, LoadedConfig
 from gateway.config.server_rules import judge_servers
 from gateway.config.shape import is_secret
+from gateway.config.sources import Sources
 from gateway.config.start_rules import start_problems
 from gateway.config.subject import Findings, Subject
 from gateway.config.token_rules import judge_tokens
@@ -45,14 +47,18 @@ Positions: TypeAlias = dict[str, tuple[str, int, str]]
 _TRUE: Final = ("true", "yes", "on", "1", "t", "y")
 
 
-def load(path: Path, environ: Mapping[str, str]) -> LoadedConfig:
-    """Read a config with everything it refers to.
+def _nobody(_sources: Sources) -> None:
+    """Hear of nothing."""
+
+
+def load(path: Path, environ: Mapping[str, str], drew: Callable[[Sources], None] = _nobody) -> LoadedConfig:
+    """Read a config with everything it refers to; ``drew`` is told what that was, also where it cannot be served.
 
     Raises:
         Unreadable: the file itself cannot be read.
         ConfigError: with every problem found, each with file, line, dotted path and, where there is one, a hint.
     """
-    return _load(path, environ, None)
+    return _load(path, environ, None, drew)
 
 
 def load_sections(path: Path, environ: Mapping[str, str], sections: Collection[str]) -> LoadedConfig:
@@ -62,18 +68,22 @@ def load_sections(path: Path, environ: Mapping[str, str], sections: Collection[s
         Unreadable: the file itself cannot be read.
         ConfigError: one of the sections is wrong, or the file is no YAML.
     """
-    return _load(path, environ, frozenset(sections))
+    return _load(path, environ, frozenset(sections), _nobody)
 
 
-def _load(path: Path, environ: Mapping[str, str], sections: Collection[str] | None) -> LoadedConfig:
+def _load(
+    path: Path, environ: Mapping[str, str], sections: Collection[str] | None, drew: Callable[[Sources], None]
+) -> LoadedConfig:
     for _ in range(ATTEMPTS):
         reading = Reading()
         try:
             loaded = _Load(path, environ, reading, sections).run()
         except ConfigError:
+            drew(reading.sources())
             if reading.unchanged():
                 raise
         else:
+            drew(loaded.sources)
             if reading.unchanged():
                 return loaded
     raise ConfigError([Problem("its files kept changing while they were read", str(path))])
@@ -88,6 +98,7 @@ class _Load:
     reading: Reading
     sections: Collection[str] | None = None
     off: dict[str, str] = field(default_factory=dict)
+    missing: set[str] = field(default_factory=set)
 
     def run(self) -> LoadedConfig:
         base = Path(self.path).absolute().parent
@@ -112,7 +123,11 @@ class _Load:
             findings.note(loc, text)
         findings.settled = frozenset(missing | failed | {("servers", name) for name in adopted.off})
         make_absolute(tree, base)
+        for loc, named in referred(tree):
+            self.reading.refer(loc, named)
         config = self._validate(tree, expansion, findings)
+        if config is not None:
+            config = with_documents(config, self.off, self.reading, findings)
         for loc, text in judge_availability(tree, findings):
             if len(loc) > 1 and loc[0] == "servers" and loc[1] in adopted.taken:
                 self.off.setdefault(str(loc[1]), text)
@@ -164,6 +179,7 @@ class _Load:
                 continue
             if server not in self.off:
                 self.off[server] = f"{dotted(loc[2:])}: {failure.text}"
+                self.missing.add(server)
             if str(at(tree, ("servers", server, "required"))).casefold() in _TRUE:
                 findings.problem(loc, failure.text, "the server is required" + _and(failure))
         return {failure.loc for failure in expansion.failures}
@@ -214,7 +230,8 @@ class _Load:
             digest=digest,
             off=self.off,
             notes=findings.notes,
-            files=self.reading.files,
+            sources=self.reading.sources(),
+            missing=frozenset(self.missing),
             positions=positions,
         )
 

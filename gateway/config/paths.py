@@ -18,11 +18,26 @@ _PATHS: Final[tuple[Loc, ...]] = (
     ("servers", "*", "pin", "files", "*"),
     ("servers", "*", "openapi"),
     ("auth", "jwt", "ca"),
+    ("telemetry", "otlp", "ca"),
     ("state", "dir"),
     ("audit", "dir"),
 )
 # A bare word is looked up in PATH.
 _COMMANDS: Final[tuple[Loc, ...]] = (("servers", "*", "command"), ("servers", "*", "sandbox", "*"))
+_READ_LATER: Final[tuple[Loc, ...]] = (
+    ("listen", "tls", "cert"),
+    ("listen", "tls", "key"),
+    ("listen", "tls", "client_ca"),
+    ("servers", "*", "tls", "ca"),
+    ("servers", "*", "auth", "ca"),
+    ("servers", "*", "openapi"),
+    ("auth", "jwt", "ca"),
+    ("telemetry", "otlp", "ca"),
+)
+"""Files that are not read by a load, but whose content is in force: where it changes, it is taken anew.
+
+Not ``pin.files``: what those held when a server started is what counts until it starts again.
+"""
 _DEFAULTS: Final = (("state", "./state"), ("audit", "audit"))
 
 
@@ -40,3 +55,13 @@ def make_absolute(tree: Mapping, base: Path) -> None:
         for loc, value in find(tree, pattern):
             if loc[-1] in ("command", 0) and isinstance(value, str) and "/" in value:
                 put(tree, loc, os.path.normpath(base / value))
+
+
+def referred(tree: Mapping) -> list[tuple[Loc, Path]]:
+    """Return the files that an absolute tree names for others to read, each with its place."""
+    return [
+        (loc, Path(value))
+        for pattern in _READ_LATER
+        for loc, value in find(tree, pattern)
+        if isinstance(value, str) and value and "://" not in value
+    ]

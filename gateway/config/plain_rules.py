@@ -19,7 +19,11 @@ _ALWAYS: Final[tuple[Loc, ...]] = (
     ("servers", "*", "auth", "*", "client_secret"),
     ("servers", "*", "auth", "*", "private_key"),
 )
-_BY_NAME: Final[tuple[Loc, ...]] = (("servers", "*", "env", "*"), ("servers", "*", "headers", "*"))
+_BY_NAME: Final[tuple[Loc, ...]] = (
+    ("servers", "*", "env", "*"),
+    ("servers", "*", "headers", "*"),
+    ("telemetry", "otlp", "headers", "*"),
+)
 _SHORTEST: Final = 8
 _WHAT: Final = "is written in the file: use ${NAME} or ${file:/path}"
 

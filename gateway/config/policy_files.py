@@ -5,7 +5,6 @@ A glob that finds nothing is an error: a policy that silently is not there would
 
 from __future__ import annotations
 
-import glob
 from pathlib import Path
 from typing import Final
 
@@ -14,9 +13,6 @@ from gateway.config.places import Document, Loc, Mapping, Places, Tree, shown
 from gateway.config.reading import MAX_CONFIG, FileProblem, Reading
 from gateway.config.shape import nearest
 from gateway.errors import ConfigError, Problem
-
-# Test cases lie beside the policies they are for (``NAME.cases.yaml``).
-_CASES: Final = (".cases.yaml", ".cases.yml")
 
 
 class PolicyFiles:
@@ -52,15 +48,14 @@ class PolicyFiles:
             self._problem(loc, "is an empty path")
             return
         try:
-            matches = sorted(glob.glob(str(self._base / pattern), recursive=True))
+            matches = self._reading.glob(str(self._base / pattern))
         except ValueError:
             self._problem(loc, "is no path")
             return
-        paths = [Path(match) for match in matches if not match.endswith(_CASES)]
-        if not paths:
+        if not matches:
             self._problem(loc, "no file is there", _like(self._base / pattern))
-        for path in paths:
-            self._file(path, loc)
+        for match in matches:
+            self._file(Path(match), loc)
 
     def _file(self, path: Path, loc: Loc) -> None:
         if path in self._seen:

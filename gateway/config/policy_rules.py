@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from gateway.config.access_rules import ANONYMOUS
+from gateway.config.names import ANONYMOUS
 from gateway.config.places import Loc, Tree, find, shown
 from gateway.config.shape import nearest
 from gateway.config.subject import Findings, Subject

@@ -67,6 +67,6 @@ def load_policies(paths: Sequence[Path], environ: Mapping[str, str]) -> LoadedCo
         path=paths[0].absolute(),
         digest=digest_of(files.data),
         notes=findings.notes,
-        files=reading.files,
+        sources=reading.sources(),
         positions=positions_of(main, tree, places),
     )

@@ -8,16 +8,21 @@ of being written is for whoever watches it to wait for. An empty file is never t
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import stat
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from gateway.config.places import Loc
+from gateway.config.sources import Seen, Sources, matches, stamp, stamp_of
 from gateway.errors import ConfigError, Problem
 
 MAX_CONFIG: Final = 1024 * 1024
 MAX_VALUE: Final = 64 * 1024
+MAX_REFERRED: Final = 16 * 1024 * 1024
 MAX_FILES: Final = 1000
 
 _REASONS: Final = {
@@ -42,9 +47,6 @@ class FileProblem(Exception):
     """A file cannot be used; the text says why, in words that go behind its name."""
 
 
-Stamp = tuple[int, int, int, int]
-
-
 @dataclass(frozen=True, slots=True)
 class Content:
     """What a file held, and who may read it."""
@@ -55,15 +57,34 @@ class Content:
 
 
 class Reading:
-    """Reads files and remembers which, and in what state they were."""
+    """Reads files and remembers which, also those that could not be read, and in what state they were."""
 
     def __init__(self) -> None:
-        self._stamps: dict[Path, Stamp] = {}
+        self._seen: dict[Path, Seen] = {}
+        self._patterns: dict[str, tuple[str, ...]] = {}
+        self._referred: dict[Loc, Path] = {}
 
-    @property
-    def files(self) -> list[Path]:
-        """Every file read so far, in order, each once."""
-        return list(self._stamps)
+    def sources(self) -> Sources:
+        """Return what was drawn on so far, in order, each once."""
+        return Sources(dict(self._seen), dict(self._patterns), dict(self._referred))
+
+    def glob(self, pattern: str) -> tuple[str, ...]:
+        """Return the paths that a pattern matches, in order.
+
+        Raises:
+            ValueError: it can be no path.
+        """
+        found = matches(pattern)
+        self._patterns[pattern] = found
+        return found
+
+    def refer(self, loc: Loc, path: Path) -> None:
+        """Remember the state of a file that the value at ``loc`` names for others to read, such as a certificate."""
+        with suppress(FileProblem):
+            # Remembered too; whoever needs it says what is wrong with it.
+            self.read(path, MAX_REFERRED)
+        if path in self._seen:
+            self._referred[loc] = path
 
     def read(self, path: Path, limit: int) -> Content:
         """Read a whole file.
@@ -72,36 +93,46 @@ class Reading:
             FileProblem: it does not exist, is no regular file, may not be read, is longer than ``limit`` bytes, or
                 this load has read too many files.
         """
-        if path not in self._stamps and len(self._stamps) >= MAX_FILES:
+        if path not in self._seen and len(self._seen) >= MAX_FILES:
             raise FileProblem(f"is one file too many: at most {MAX_FILES} are read")
-        descriptor = _open(path)
+        before = stamp_of(path)
         try:
-            status = os.fstat(descriptor)
-            if stat.S_ISDIR(status.st_mode):
-                raise FileProblem("is a directory")
-            if not stat.S_ISREG(status.st_mode):
-                raise FileProblem("is not a regular file")
-            with open(descriptor, "rb", closefd=False) as stream:
-                data = stream.read(limit + 1)
-        except OSError:
-            raise FileProblem("cannot be read") from None
-        finally:
-            os.close(descriptor)
-        if len(data) > limit:
-            raise FileProblem(f"is longer than {limit // 1024} KiB")
-        self._stamps.setdefault(path, _stamp(status))
-        return Content(data, stat.S_IMODE(status.st_mode), status.st_uid)
+            status, data = _read(path, limit)
+        except FileProblem as problem:
+            self._seen.setdefault(path, Seen(before, "", str(problem)))
+            raise
+        content = Content(data, stat.S_IMODE(status.st_mode), status.st_uid)
+        self._seen.setdefault(path, Seen(stamp(status), _digest(content)))
+        return content
 
     def unchanged(self) -> bool:
-        """Tell whether every file is still the one that was read."""
-        for path, stamp in self._stamps.items():
-            try:
-                status = path.stat()
-            except OSError:
-                return False
-            if _stamp(status) != stamp:
-                return False
-        return True
+        """Tell whether every file is still the one that was read, or as unreadable."""
+        return all(stamp_of(path) == seen.stamp for path, seen in self._seen.items())
+
+
+def _read(path: Path, limit: int) -> tuple[os.stat_result, bytes]:
+    descriptor = _open(path)
+    try:
+        status = os.fstat(descriptor)
+        if stat.S_ISDIR(status.st_mode):
+            raise FileProblem("is a directory")
+        if not stat.S_ISREG(status.st_mode):
+            raise FileProblem("is not a regular file")
+        with open(descriptor, "rb", closefd=False) as stream:
+            data = stream.read(limit + 1)
+    except OSError:
+        raise FileProblem("cannot be read") from None
+    finally:
+        os.close(descriptor)
+    if len(data) > limit:
+        raise FileProblem(f"is longer than {limit // 1024} KiB")
+    return status, data
+
+
+def _digest(content: Content) -> str:
+    """Digest what a load takes from a file; who may read it is part of that, see ``exposure``."""
+    facts = f"{content.mode:o} {content.owner}\n".encode()
+    return hashlib.sha256(facts + content.data).hexdigest()
 
 
 def _open(path: Path) -> int:
@@ -112,10 +143,6 @@ def _open(path: Path) -> int:
         raise FileProblem(_REASONS.get(error.errno or 0, "cannot be opened")) from None
     except ValueError:
         raise FileProblem("has a NUL character in its name") from None
-
-
-def _stamp(status: os.stat_result) -> Stamp:
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def exposure(content: Content, user: int) -> str:

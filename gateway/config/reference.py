@@ -16,9 +16,10 @@ from pydantic.fields import FieldInfo
 
 from gateway.config.availability import FEATURES
 from gateway.config.places import Loc
+from gateway.config.prose import described
 from gateway.config.restart import RESTART_SECTIONS
 from gateway.config.root import Config
-from gateway.config.shape import fields_of, members
+from gateway.config.shape import members
 from gateway.config.types import (
     Rate,
     format_duration,
@@ -67,8 +68,9 @@ A top-level `mcpServers`, and VS Code's `servers` with `inputs`, are taken as th
 
 ## Keys
 
-*restart* means that a change takes effect only after a restart; all other changes are taken by a reload. *Default* is
-what holds without the key; a key with *required* must be there when its section is.
+*restart* means that a change takes effect only after a restart; all other changes are taken by a reload, which a change
+of any file of the config brings about by itself ([deploy.md](deploy.md#changing-the-config)). *Default* is what holds
+without the key; a key with *required* must be there when its section is.
 """
 
 _SCALARS: Final = {
@@ -103,7 +105,7 @@ class Row:
 def render(example: str) -> str:
     """Return the page, with an example of a whole config in it."""
     parts = [_INTRODUCTION.replace("{example}", example)]
-    for section, info in fields_of(Config).items():
+    for section, info in described(Config).items():
         takes = "restart" if section in RESTART_SECTIONS else "reload"
         parts.append(f"### `{section}` ({takes})\n\n{info.description}\n")
         table = ["| key | type | default | meaning |", "|---|---|---|---|"]
@@ -120,7 +122,7 @@ def rows(path: str, info: FieldInfo) -> Iterator[Row]:
         meaning = " ".join([info.description or "", *_missing(path)])
         yield Row(path, type_words(info.annotation, info.metadata), _default(info), _cell(meaning))
     for model, suffix in models:
-        for key, inner in fields_of(model).items():
+        for key, inner in described(model).items():
             yield from rows(f"{path}{suffix}.{key}", inner)
 
 

@@ -7,6 +7,7 @@ from typing import Final
 from pydantic import BaseModel
 
 from gateway.config.root import Config, LoadedConfig
+from gateway.config.sinks import OTLP
 
 RESTART_SECTIONS: Final = ("listen", "admin", "state", "audit")
 
@@ -19,7 +20,14 @@ def restart_needed(running: Config, wanted: Config) -> list[str]:
         after: BaseModel = getattr(wanted, section)
         names = type(before).model_fields
         changed += [f"{section}.{name}" for name in names if getattr(before, name) != getattr(after, name)]
+    if _records_go_there(running) and running.telemetry.otlp != wanted.telemetry.otlp:
+        # Traces follow at once; the log's sinks are opened with the log.
+        changed.append("telemetry.otlp")
     return changed
+
+
+def _records_go_there(config: Config) -> bool:
+    return any(sink.get_secret_value() == OTLP for sink in config.audit.sinks)
 
 
 def with_running_sections(running: LoadedConfig, wanted: LoadedConfig) -> LoadedConfig:

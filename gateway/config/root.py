@@ -12,6 +12,8 @@ from gateway.config.access import Auth, Client, Limits
 from gateway.config.policies import PayloadMode, Policy
 from gateway.config.servers import Server
 from gateway.config.sinks import Sink
+from gateway.config.sources import Sources
+from gateway.config.telemetry import Telemetry
 from gateway.config.types import Duration, Host, Model, Network, Origin, PublicUrl, ServerUrl, Sha256, Size, Whole
 from gateway.errors import Problem
 
@@ -152,17 +154,6 @@ class Alerts(Model):
     """Webhooks that get each alert, besides the audit log and the metrics: https, or http on this machine."""
 
 
-class Telemetry(Model):
-    """Logs, metrics, traces."""
-
-    log_format: Literal["json", "console"] = "json"
-    """One JSON object per line, or text for people."""
-    log_level: Literal["debug", "info", "warning", "error"] = "info"
-    """The least important line to write."""
-    otlp: str = ""
-    """Address of an OpenTelemetry collector for traces."""
-
-
 class Config(Model):
     """Everything an operator wrote. ``policies`` are already read from their files."""
 
@@ -200,8 +191,9 @@ class LoadedConfig(Model):
     ``off`` holds servers that cannot run, with the reason to show; they are absent from ``config.servers``.
     ``digest`` is the SHA-256 of the config and policy files that were read, in hex; what ``${file:}`` and variables
     gave is not in it, so that it can be shown. Paths in ``config`` are absolute.
-    ``files`` is every file that was read, those of ``${file:}`` included. ``positions`` says for a path where it was
-    written: file, line, and the path there; policies have their name in it, ``policies[NAME].allow[0]``.
+    ``sources`` is every file that was read or looked for, those of ``${file:}`` and certificates included. ``missing``
+    are the servers of ``off`` that want a variable or a file which is not there. ``positions`` says for a path where
+    it was written: file, line, and the path there; policies have their name in it, ``policies[NAME].allow[0]``.
     """
 
     config: Config
@@ -209,7 +201,8 @@ class LoadedConfig(Model):
     digest: str
     off: dict[str, str] = {}
     notes: list[str] = []
-    files: list[Path] = []
+    sources: Sources = Field(default=Sources(), repr=False)
+    missing: frozenset[str] = frozenset()
     positions: dict[str, tuple[str, int, str]] = Field(default={}, repr=False)
 
     def locate(self, problem: Problem) -> Problem:

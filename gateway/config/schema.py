@@ -12,6 +12,7 @@ from pydantic.json_schema import models_json_schema
 
 from gateway.config.foreign import FOREIGN_KEYS
 from gateway.config.policies import Policy
+from gateway.config.prose import models_below, texts_of
 from gateway.config.root import Config
 from gateway.config.types import DURATION_PATTERN, Rate, format_duration
 
@@ -65,10 +66,16 @@ def policy_file_schema() -> dict[str, Schema]:
 
 def _definitions() -> dict[str, Schema]:
     _, whole = models_json_schema([(Config, "validation"), (Policy, "validation")])
+    for model in models_below(Config):
+        properties = whole["$defs"][model.__name__]["properties"]
+        for key, text in texts_of(model).items():
+            properties[key]["description"] = text
     defs: dict[str, Schema] = {name: _as_written(schema) for name, schema in whole["$defs"].items()}
     server = defs["Server"]
     assert isinstance(server, dict)
-    server["oneOf"] = [{"required": [key]} for key in ("command", "url", "openapi")]
+    kinds: dict[str, Schema] = {key: {"required": [key]} for key in ("command", "url", "openapi")}
+    # An address beside a document is where its operations are called.
+    server["oneOf"] = [kinds["command"], {"anyOf": [kinds["url"], kinds["openapi"]]}]
     defs[_EXPANSION] = {"type": "string", "pattern": r"\$\{", "description": "Text with a `${…}` in it."}
     return defs
 

@@ -24,10 +24,13 @@ _OWN_HEADERS: Final = frozenset(
 )
 _OWN_PREFIX: Final = "mcp-"
 
+# What only a server that speaks MCP can do.
+_MCP: Final = ("protocol", "asks", "park")
+
 _KINDS: Final = {
-    "stdio": ("command", ("command", "args", "env", "cwd", "sandbox", "limits")),
-    "http": ("url", ("url", "transport", "headers", "auth", "allow_networks", "redirects", "tls")),
-    "openapi": ("openapi", ("openapi", "headers", "auth", "allow_networks", "redirects", "tls")),
+    "stdio": ("command", ("command", "args", "env", "cwd", "sandbox", "limits", *_MCP)),
+    "http": ("url", ("url", "transport", "headers", "auth", "allow_networks", "redirects", "tls", *_MCP)),
+    "openapi": ("openapi", ("openapi", "url", "headers", "auth", "allow_networks", "redirects", "tls")),
 }
 _PARTICULAR: Final = frozenset(key for _, keys in _KINDS.values() for key in keys)
 
@@ -136,6 +139,8 @@ def _auth(subject: Subject, server: Server, loc: Loc, findings: Findings) -> Non
     auth, listen = server.auth, subject.config.listen
     if auth.way is None:
         return
+    if server.openapi is not None and server.url is None:
+        findings.problem((*loc, "auth"), "needs url: a token is for one address, which no document may choose")
     has_header = any(name.casefold() == "authorization" for name in server.headers)
     has_user = server.url is not None and "@" in split_http_url(server.url.get_secret_value()).netloc
     if has_header or has_user:
@@ -166,9 +171,10 @@ def _sendable(value: SecretStr) -> bool:
 def _address(server: Server, loc: Loc, findings: Findings) -> None:
     if server.transport == "sse" and server.protocol == "modern":
         findings.problem((*loc, "transport"), "is older than the modern protocol", "use protocol auto or legacy")
-    if not server.tls.insecure or server.url is None:
+    if not server.tls.insecure:
         return
-    host = split_http_url(server.url.get_secret_value()).hostname or ""
-    if not is_loopback(host):
+    addresses = [server.url.get_secret_value() if server.url is not None else "", server.document_url]
+    hosts = [split_http_url(address).hostname or "" for address in addresses if address]
+    if not all(map(is_loopback, hosts)):
         hint = "name the authority in tls.ca instead"
         findings.problem((*loc, "tls", "insecure"), "is only for a loopback address", hint)

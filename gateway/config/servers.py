@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic import Field, PrivateAttr, SecretStr, field_validator, model_validator
 
+from gateway.config.api_document import ApiDocument
 from gateway.config.server_auth import ServerAuth
-from gateway.config.types import Duration, Model, Network, ServerUrl, Sha256, Size, Whole
+from gateway.config.types import ApiSource, Duration, Model, Network, ServerUrl, Sha256, Size, Whole
 
 
 class Timeouts(Model):
@@ -139,7 +140,7 @@ class Server(Model):
     """A process of one principal or session ends after this long without a call."""
 
     url: ServerUrl | None = None
-    """MCP endpoint of an HTTP server."""
+    """MCP endpoint of an HTTP server; beside `openapi` the address that its operations are called at."""
     transport: Literal["auto", "http", "sse"] = "auto"
     """`http` is Streamable HTTP, `sse` the transport of 2024-11-05; `auto` tries them in this order."""
     headers: dict[str, SecretStr] = {}
@@ -153,8 +154,8 @@ class Server(Model):
     tls: ServerTls = ServerTls()
     """TLS towards this server."""
 
-    openapi: str | None = None
-    """File or URL of an OpenAPI document whose operations become tools."""
+    openapi: ApiSource | None = None
+    """File or URL of an OpenAPI document whose operations become tools; a file is relative to the config file."""
 
     namespace: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_-]{0,64}$")
     """Prefix of exposed names; default: the slug of the server's name; "" exposes names bare."""
@@ -195,15 +196,45 @@ class Server(Model):
     pin: PinSettings = PinSettings()
     """How the identity of this server is held."""
 
+    _document: ApiDocument | None = PrivateAttr(default=None)
+
     @model_validator(mode="after")
     def _one_kind(self) -> Server:
         kinds = [name for name in ("command", "url", "openapi") if getattr(self, name) is not None]
-        if len(kinds) != 1:
+        if len(kinds) != 1 and kinds != ["url", "openapi"]:
             found = " and ".join(kinds) if kinds else "none of them"
             raise ValueError(f"needs exactly one of command, url and openapi; found {found}")
         return self
 
     @property
     def kind(self) -> Literal["stdio", "http", "openapi"]:
-        """Transport of the server."""
-        return "stdio" if self.command is not None else "http" if self.url is not None else "openapi"
+        """What the server speaks, and over what."""
+        return "stdio" if self.command is not None else "http" if self.openapi is None else "openapi"
+
+    @property
+    def document(self) -> ApiDocument | None:
+        """The OpenAPI document, where it was read from a file with the config."""
+        return self._document
+
+    def with_document(self, document: ApiDocument) -> Server:
+        """Return the server with the document that its file holds."""
+        made = self.model_copy()
+        made._document = document
+        return made
+
+    @property
+    def document_url(self) -> str:
+        """The address that the OpenAPI document is fetched from, "" for a file."""
+        text = self.openapi.get_secret_value() if self.openapi is not None else ""
+        return text if "://" in text else ""
+
+    @property
+    def document_file(self) -> str:
+        """The file that the OpenAPI document is in, "" for an address."""
+        text = self.openapi.get_secret_value() if self.openapi is not None else ""
+        return "" if "://" in text else text
+
+    def at(self, url: str, *, bare: bool = False) -> Server:
+        """Return the server as one that is an address and nothing else; ``bare`` without what is sent along."""
+        made: dict[str, object] = {"url": SecretStr(url), "openapi": None}
+        return self.model_copy(update=made | ({"headers": {}} if bare else {}))

@@ -32,6 +32,8 @@ def judge_tokens(subject: Subject, findings: Findings) -> None:
         _numbers(settings, findings)
         for index, scope in enumerate(settings.required_scopes):
             _scope((*_SECTION, "required_scopes", index), scope, findings)
+        if settings.scope_prefix:
+            _scope((*_SECTION, "scope_prefix"), settings.scope_prefix, findings)
     for rules in _RULES:
         for loc, named in find(subject.tree, ("policies", "*", rules, "*", "scopes", "*")):
             if isinstance(named, str):

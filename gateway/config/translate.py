@@ -42,6 +42,7 @@ _TYPES: Final = {
     "missing": "is missing",
     "too_short": "must not be empty",
     "rule_form": "must be a selector such as server/name, or a mapping with tools",
+    "otlp_form": "must be the address of a collector, or a mapping with url",
     "who_form": "must be a name as in clients of policies, or a mapping with id and groups",
 }
 

@@ -29,7 +29,7 @@ _UNSAFE_IN_URL = re.compile(r"[\x00-\x20\x7f\\]")
 class Model(BaseModel):
     """Base of every section: frozen, and an unknown key is an error."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
 def parse_duration(value: object) -> float:
@@ -147,6 +147,16 @@ def parse_server_url(value: SecretStr) -> SecretStr:
     return value
 
 
+def parse_api_source(value: SecretStr) -> SecretStr:
+    """Check where an OpenAPI document is: a file, or an address, which may hold userinfo and a query."""
+    text = value.get_secret_value()
+    if "://" in text:
+        split_http_url(text)
+    elif not text.strip() or "\0" in text:
+        raise ValueError("must be a file or an absolute http or https URL")
+    return value
+
+
 def format_duration(seconds: float) -> str:
     """Write a duration in the largest unit that divides it."""
     if seconds == 0:
@@ -190,3 +200,4 @@ Host: TypeAlias = Annotated[str, AfterValidator(parse_host)]
 Origin: TypeAlias = Annotated[str, AfterValidator(parse_origin)]
 PublicUrl: TypeAlias = Annotated[str, AfterValidator(parse_public_url)]
 ServerUrl: TypeAlias = Annotated[SecretStr, AfterValidator(parse_server_url)]
+ApiSource: TypeAlias = Annotated[SecretStr, AfterValidator(parse_api_source)]

@@ -14,8 +14,11 @@ from gateway.config.servers import Server
 from gateway.downstream.authorizer import authorize
 from gateway.downstream.dialect import Dialect, Peer
 from gateway.downstream.handshake import HandshakeRefused, NoEndpoint, handshake
+from gateway.downstream.leg import Leg
 from gateway.downstream.legacy import Legacy
 from gateway.downstream.modern import Modern
+from gateway.downstream.openapi.channel import ApiChannel
+from gateway.downstream.openapi.dialect import OpenApi
 from gateway.downstream.probe import Finding, probe
 from gateway.downstream.setup import Setup
 from gateway.downstream.wire import Wire
@@ -47,6 +50,8 @@ class Approach:
         Raises:
             DownstreamError: there is none; the caller closes ``wire``.
         """
+        if self._setup.server.kind == "openapi":
+            return await self._read()
         configured = self._setup.server.protocol if self._setup.server.transport != "sse" else "legacy"
         if configured == "legacy" or (configured == "auto" and self._setup.era is Era.LEGACY):
             wire = await self._open()
@@ -57,6 +62,13 @@ class Approach:
                     raise
                 _log.info("era_doubted", server=self._setup.name)
         return await self._probe(must_be_modern=configured == "modern")
+
+    async def _read(self) -> Dialect:
+        """Read the document of an API: it speaks no era that could be found out."""
+        wire = await self._open()
+        assert isinstance(wire.transport, ApiChannel)
+        wire.dialect = await OpenApi.meet(self._peer(wire), wire.transport)
+        return wire.dialect
 
     async def _probe(self, *, must_be_modern: bool) -> Dialect:
         timeouts = self._setup.server.timeouts
@@ -89,6 +101,7 @@ class Approach:
             server.timeouts,
             tuple(server.asks),
             replace(self._setup.events, changed=self._on_changed),
+            Leg(self._setup.tracer, self._setup.name, server),
         )
 
     def _modern(self, wire: Wire, finding: Finding) -> Dialect:

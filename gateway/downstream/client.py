@@ -81,16 +81,25 @@ class HttpClient:
             timeout=aiohttp.ClientTimeout(total=None, connect=CONNECT_TIMEOUT),
             trace_configs=[_departures()],
         )
+        # By itself the library sends PUT, DELETE and others again where a connection broke, and there is no option.
+        self._session._retry_connection = False
 
     def _saw_key(self, digest: str) -> None:
         self.key_digest = digest
 
     async def send(
-        self, method: str, headers: Mapping[str, str], body: bytes | None, departure: Departure
+        self,
+        method: str,
+        headers: Mapping[str, str],
+        body: bytes | None,
+        departure: Departure,
+        target: str = "",
     ) -> aiohttp.ClientResponse:
         """Send one request and return the answer once its head is there; the caller closes it.
 
-        A server that refuses the credential has run nothing: with a better one the request is sent again.
+        ``target`` is a path, with a query where it has one, to ask for at the server's origin instead of its url; it
+        is sent as it is. A server that refuses the credential has run nothing: with a better one the request is sent
+        again.
 
         Raises:
             DownstreamError: no answer, a redirect that is not followed, or no credential to be had.
@@ -104,7 +113,7 @@ class HttpClient:
             if lent != self._last:
                 self._last = lent
                 self.lent = self._given.also(*lent.values(), *(text.rpartition(" ")[2] for text in lent.values()))
-            response = await self._sent(method, sent, body, departure)
+            response = await self._sent(method, sent, body, departure, target)
             if response.status not in _REFUSED or refusals == MAX_REFUSALS:
                 return response
             challenges = tuple(response.headers.getall("WWW-Authenticate", ()))
@@ -120,10 +129,18 @@ class HttpClient:
         raise AssertionError("the last refusal is returned")
 
     async def _sent(
-        self, method: str, headers: Mapping[str, str], body: bytes | None, departure: Departure
+        self,
+        method: str,
+        headers: Mapping[str, str],
+        body: bytes | None,
+        departure: Departure,
+        target: str,
     ) -> aiohttp.ClientResponse:
         """Send, and follow a redirect where that is allowed."""
         url = self._posts if method == "POST" else self._url
+        if target:
+            # What was encoded is not to be encoded, or tidied up, a second time.
+            url = URL(f"{self._url.origin()}{target}", encoded=True)
         for last in (False, True):
             try:
                 response = await self._session.request(

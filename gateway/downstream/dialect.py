@@ -12,7 +12,8 @@ from typing import Final, Protocol
 
 from gateway import __version__
 from gateway.config.servers import Timeouts
-from gateway.downstream.transport import Answer, Later, Reply, Transport
+from gateway.downstream.leg import Leg
+from gateway.downstream.transport import Answer, Later, Reply, Request, Transport
 from gateway.errors import DownstreamError, Reason
 from gateway.model.call import Call
 from gateway.model.catalog import LIST_KEY, Kind
@@ -74,12 +75,16 @@ class Hello:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One page of a list: items as the server wrote them, the cursor of the next page (None: last), cache hints."""
+    """One page of a list: items as the server wrote them, the cursor of the next page (None: last), cache hints.
+
+    ``left_out`` are the names of what could not become items, each with the reason; for operators alone.
+    """
 
     items: list[Raw]
     next_cursor: str | None = None
     ttl_ms: int | None = None
     public: bool = False
+    left_out: tuple[tuple[str, str], ...] = ()
 
 
 def _no_change(kinds: frozenset[Kind]) -> None:
@@ -133,6 +138,17 @@ class Peer:
     timeouts: Timeouts
     asks: tuple[str, ...] = ()
     events: Events = field(default_factory=Events)
+    leg: Leg | None = None
+
+    async def request(self, request: Request, version: str = "") -> Reply:
+        """Send a request that is answered once; ``version`` is the protocol's, "" before there is one.
+
+        Raises:
+            DownstreamError: there is no answer.
+        """
+        if self.leg is None:
+            return await self.transport.request(request)
+        return await self.leg.request(self.transport.request, request, version)
 
     @property
     def is_http(self) -> bool:

@@ -26,7 +26,7 @@ _NOT_OURS: Final = {
 }
 """What this package never reads: a change there must not end a process (G128)."""
 
-_IDENTITY: Final = {"command", "args", "env", "cwd", "sandbox", "url", "headers", "tls"}
+_IDENTITY: Final = {"command", "args", "env", "cwd", "sandbox", "url", "openapi", "headers", "tls"}
 
 _TAG: Final = b"mcp-gateway-server-v1\n"
 _IDENTITY_TAG: Final = b"mcp-gateway-identity-v1\n"
@@ -45,7 +45,7 @@ def fingerprint(name: str, server: Server, key: bytes) -> str:
 
     ``key`` makes it useless for guessing secrets; the same key gives the same digest.
     """
-    plain = {"name": name, "server": _plain(server.model_dump(exclude=_NOT_OURS))}
+    plain = {"name": name, "server": _plain(server.model_dump(exclude=_NOT_OURS)), **_document(server)}
     return hmac.new(key, _TAG + rawjson.canonical(plain), hashlib.sha256).hexdigest()
 
 
@@ -53,6 +53,10 @@ def identity(server: Server, key: bytes) -> str:
     """Return the hex digest of what an operator wrote about who a server is: command or address, and credentials."""
     plain = _plain(server.model_dump(include=_IDENTITY))
     return hmac.new(key, _IDENTITY_TAG + rawjson.canonical(plain), hashlib.sha256).hexdigest()
+
+
+def _document(server: Server) -> dict[str, object]:
+    return {"document": server.document.digest} if server.document is not None else {}
 
 
 def _plain(value: object) -> object:

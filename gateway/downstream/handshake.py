@@ -84,7 +84,7 @@ def _refusal(reply: Reply) -> type[HandshakeRefused]:
 
 async def _initialize(peer: Peer, version: str, timeout: float, declares: Mapping[str, Value]) -> Reply:
     params = {"protocolVersion": version, "capabilities": dict(declares), "clientInfo": dict(CLIENT_INFO)}
-    return await peer.transport.request(Request(methods.INITIALIZE, params, timeout=timeout))
+    return await peer.request(Request(methods.INITIALIZE, params, timeout=timeout), version)
 
 
 def _session_id(peer: Peer, received: Mapping[str, str]) -> str:

@@ -16,6 +16,7 @@ from gateway.model.catalog import Kind
 from gateway.model.exchange import Exchange
 from gateway.model.news import TaskNews
 from gateway.model.outcome import Outcome
+from gateway.telemetry.spans import OFF, Tracer
 
 
 def _no_change(server: str, kinds: frozenset[Kind]) -> None:
@@ -65,3 +66,4 @@ class Environment:
     parking: Parking = field(default_factory=Parking)
     inspector: Inspector = field(default_factory=Inspector)
     desk: Desk = field(default_factory=Desk)
+    tracer: Tracer = OFF

@@ -67,6 +67,8 @@ class HttpTransport(Remote):
         """
         client = self._live()
         identifier = next(self._ids)
+        if request.on_id is not None:
+            request.on_id(identifier)
         departure = Departure(request.on_sent)
         body = jsonrpc.encode_request(identifier, request.method, request.params)
         try:

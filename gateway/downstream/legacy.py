@@ -226,10 +226,11 @@ class Legacy:
     async def _send(self, build: Callable[[Session], Request]) -> Reply:
         """Send; where the session has ended, start a new one and send once more: nothing ran (G031)."""
         session = self._session
-        reply = await self._peer.transport.request(build(session))
+        reply = await self._peer.request(build(session), session.hello.version)
         if not _expired(reply, session):
             return reply
-        return await self._peer.transport.request(build(await self._renew(session)))
+        renewed = await self._renew(session)
+        return await self._peer.request(build(renewed), renewed.hello.version)
 
     def _request(self, call: Call, flight: Flight, session: Session) -> Request:
         own = requests.call_meta(call, flight.token)

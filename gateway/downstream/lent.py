@@ -87,9 +87,12 @@ def _given(server: Server) -> Iterator[str]:
         text = header.get_secret_value()
         # A scheme such as Bearer stands before the credential itself.
         yield from (text, text.rpartition(" ")[2])
-    if server.url is None:
-        return
-    parts = urlsplit(server.url.get_secret_value())
+    for address in (server.url.get_secret_value() if server.url is not None else "", server.document_url):
+        yield from _of_address(address)
+
+
+def _of_address(address: str) -> Iterator[str]:
+    parts = urlsplit(address)
     user, password = unquote(parts.username or ""), unquote(parts.password or "")
     yield from (user, password)
     if user or password:

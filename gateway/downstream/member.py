@@ -100,7 +100,7 @@ class Member:
         outcome = Failure.of(named(self.name, end)) if isinstance(end, DownstreamError) else end
         if isinstance(outcome, Failure) and outcome.reason is Reason.TIMEOUT:
             outcome = replace(outcome, detail="the client never answered")
-            _log.warning("question_not_answered", server=self.name, call=call.id)
+            _log.warning("question_not_answered", server=self.name, call=call.id, trace=call.trace_id)
         self._environment.hooks.on_ended(call, exchange, outcome)
 
     def _connection(self, key: str | None, asking: Asking, owner: Principal | None) -> Connection:
@@ -129,6 +129,7 @@ class Member:
                 self._environment.inspector,
                 key or "",
                 self.credentials.of(owner),
+                self._environment.tracer,
             )
         )
         return connection
@@ -256,7 +257,7 @@ class Member:
             except DownstreamError as error:
                 if not self._may_resend(call, error):
                     raise
-                _log.info("call_resent", server=self.name, method=call.method)
+                _log.info("call_resent", server=self.name, method=call.method, call=call.id, trace=call.trace_id)
                 first = error
             try:
                 outcome = await self._cleared_attempt(slot, call, exchange)
@@ -361,7 +362,7 @@ class Member:
             kind=self.server.kind,
             state=facts.state,
             since=shown(facts.since),
-            era=hello.era.value if hello is not None else "",
+            era=hello.era.value if hello is not None and self.server.kind != "openapi" else "",
             version=hello.version if hello is not None else "",
             product=hello.product if hello is not None else "",
             connections=sum(1 for slot in slots if slot.connection is not None),

@@ -140,14 +140,14 @@ class Modern:
 
     async def _send(self, request: Request) -> Reply:
         """Send; a version error is retried once where it makes sense, since nothing ran (basic/versioning)."""
-        reply = await self._peer.transport.request(request)
+        reply = await self._peer.request(request, MODERN)
         for attempt in range(2):
             if reply.error is None or reply.error.code != codes.UNSUPPORTED_VERSION:
                 break
             if attempt or MODERN not in supported_versions(reply.error):
                 text = f'server "{self._peer.name}" does not speak the protocol version {MODERN} any more'
                 raise VersionRefused(Reason.PROTOCOL_ERROR, text)
-            reply = await self._peer.transport.request(request)
+            reply = await self._peer.request(request, MODERN)
         return reply
 
     def _request(self, call: Call, flight: Flight) -> Request:

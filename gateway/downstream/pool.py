@@ -6,7 +6,7 @@ One dead, slow or crashing server never delays another or the start (G117, S188)
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -34,6 +34,7 @@ from gateway.model.news import TaskNews
 from gateway.model.outcome import Failure, Outcome
 from gateway.tasks import TaskSet
 from gateway.telemetry.logs import get_logger, on_crash
+from gateway.telemetry.spans import OFF, Tracer
 
 CLOSE_TIMEOUT: Final = 15.0
 """Seconds that all servers together may take to end."""
@@ -57,6 +58,7 @@ class PoolOptions:
     meters: Meters = field(default_factory=NoMeters)
     inspector: Inspector = field(default_factory=Inspector)
     desk: Desk = field(default_factory=Desk)
+    tracer: Tracer = OFF
 
 
 class Pool:
@@ -67,7 +69,13 @@ class Pool:
         make = options.make_transport or Transports(options.guardian, options.meters)
         hooks = replace(options.hooks, on_task=self._tasked)
         self._environment = Environment(
-            make, Eras(options.eras), hooks, options.meters, inspector=options.inspector, desk=options.desk
+            make,
+            Eras(options.eras),
+            hooks,
+            options.meters,
+            inspector=options.inspector,
+            desk=options.desk,
+            tracer=options.tracer,
         )
         self._listeners: list[Callable[[TaskNews], None]] = []
         self._members: dict[str, Member] = {}
@@ -75,8 +83,8 @@ class Pool:
         self._tasks = TaskSet(on_crash(_log))
         self._retiring: set[Member] = set()
 
-    def apply(self, servers: Mapping[str, Server]) -> None:
-        """Make these the servers, without waiting for any of them.
+    def apply(self, servers: Mapping[str, Server], renewed: Collection[str] = ()) -> None:
+        """Make these the servers, without waiting for any of them; ``renewed`` count as changed whatever they say.
 
         Unchanged ones keep their processes and sessions; changed and removed ones finish their calls and end in the
         background; new ones start in the background.
@@ -85,7 +93,7 @@ class Pool:
         for name, server in servers.items():
             digest = fingerprint(name, server, self._options.key)
             member = self._members.pop(name, None)
-            if member is not None and member.fingerprint != digest:
+            if member is not None and (member.fingerprint != digest or name in renewed):
                 self._retire(member)
                 member = None
             if member is None:

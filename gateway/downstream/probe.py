@@ -36,10 +36,10 @@ async def probe(peer: Peer, timeout: float) -> Finding:
         DownstreamError: there is no evidence, or a modern server that speaks no version we know.
     """
     try:
-        reply = await peer.transport.request(discovery(timeout, peer))
+        reply = await peer.request(discovery(timeout, peer), MODERN)
         if reply.error is not None and MODERN in supported_versions(reply.error):
             # It refused the very version that it says it speaks: as with any request, once more (basic/versioning).
-            reply = await peer.transport.request(discovery(timeout, peer))
+            reply = await peer.request(discovery(timeout, peer), MODERN)
     except DownstreamError as error:
         if peer.is_http:
             if error.reason is Reason.PROTOCOL_ERROR:

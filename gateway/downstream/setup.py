@@ -12,6 +12,7 @@ from gateway.downstream.inspection import Inspector
 from gateway.downstream.parking import Asking
 from gateway.downstream.transport import Transport
 from gateway.protocol.versions import Era
+from gateway.telemetry.spans import OFF, Tracer
 
 MakeTransport = Callable[[str, Server], Transport]
 """Makes a transport that is not open yet, from a server's name and config."""
@@ -34,3 +35,4 @@ class Setup:
     whose: str = ""
     """Who shares the connection, "" for everybody."""
     authorizer: Authorizer | None = None
+    tracer: Tracer = OFF

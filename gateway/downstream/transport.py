@@ -22,18 +22,18 @@ Later: TypeAlias = asyncio.Future[Answer]
 class Request:
     """One message to send: method and params, plus what the HTTP binding wants beside the body.
 
-    ``timeout`` is in seconds, None for no limit of its own. ``on_sent`` is called right before the first byte can
-    leave; ``on_answer`` on a pipe when the answer has been read, before anything behind it is. ``on_notification``
-    gets notifications that the transport can attribute to this request (HTTP streams); all others go to the inbox.
-    ``on_ask`` does the same for requests of the server.
-    ``cancel`` is the notification to send when the waiting coroutine is cancelled, built
-    from the id on the wire; None where closing the stream says it.
+    ``timeout`` is in seconds, None for no limit of its own. ``on_id`` is told the id on the wire, ``on_sent`` is called
+    right before the first byte can leave; ``on_answer`` on a pipe when the answer has been read, before anything behind
+    it is. ``on_notification`` gets notifications that the transport can attribute to this request (HTTP streams); all
+    others go to the inbox. ``on_ask`` does the same for requests of the server. ``cancel`` is the notification to send
+    when the waiting coroutine is cancelled, built from the id on the wire; None where closing the stream says it.
     """
 
     method: str
     params: object | None
     headers: Mapping[str, str] = field(default_factory=dict)
     timeout: float | None = None
+    on_id: Callable[[Id], None] | None = None
     on_sent: Callable[[], None] | None = None
     on_answer: Callable[[], None] | None = None
     on_notification: Callable[[str, Members], None] | None = None
@@ -124,7 +124,7 @@ class Transport(Protocol):
     """One live channel to one server."""
 
     kind: str
-    """``stdio`` or ``http``."""
+    """``stdio``, ``http``, ``sse`` or ``openapi``."""
 
     owed: Owed
 

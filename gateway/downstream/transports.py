@@ -8,10 +8,10 @@ from gateway.config.servers import Server
 from gateway.downstream.guardian import Guardian
 from gateway.downstream.http import HttpTransport
 from gateway.downstream.meters import Meters
+from gateway.downstream.openapi.channel import ApiChannel
 from gateway.downstream.sse import SseTransport
 from gateway.downstream.stdio import StdioTransport
 from gateway.downstream.transport import Transport
-from gateway.errors import DownstreamError, Reason
 
 
 class Transports:
@@ -23,11 +23,7 @@ class Transports:
         self._generations: Counter[str] = Counter()
 
     def __call__(self, name: str, server: Server) -> Transport:
-        """Return a transport that is not open yet; its generation tells it from its predecessors.
-
-        Raises:
-            DownstreamError: the server is of a kind that has no transport.
-        """
+        """Return a transport that is not open yet; its generation tells it from its predecessors."""
         self._generations[name] += 1
         generation = self._generations[name]
         match server.kind:
@@ -38,4 +34,4 @@ class Transports:
             case "http":
                 return HttpTransport(name, server, self._meters, generation)
             case "openapi":
-                raise DownstreamError(Reason.UNAVAILABLE, f'server "{name}" is an OpenAPI document: not served')
+                return ApiChannel(name, server, self._meters, generation)

@@ -70,6 +70,8 @@ class Waitlist:
             DownstreamError: what ``send`` raises; ``timeout``; or the end of the channel.
         """
         identifier = next(self._ids)
+        if request.on_id is not None:
+            request.on_id(identifier)
         waiting = Waiting(Departure(request.on_sent), asyncio.get_running_loop().create_future())
         self._open[identifier] = request, waiting
         try:

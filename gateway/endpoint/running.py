@@ -156,7 +156,12 @@ async def _outcome(moment: Moment, call: Call, exchange: Exchange) -> Outcome:
         return _error(error.code, error.message, data)
     except Exception as error:  # noqa: BLE001 - the root of a call: whatever broke, the client gets an answer.
         _log.error(
-            "call_crashed", call=call.id, method=call.method, error=type(error).__name__, frames=frames_of(error)
+            "call_crashed",
+            call=call.id,
+            trace=call.trace_id,
+            method=call.method,
+            error=type(error).__name__,
+            frames=frames_of(error),
         )
         told: Object = {"source": "gateway", "mayHaveRun": _may_have_run(exchange, call)}
         text = f"Internal error of the gateway; its log has the details. {_ran(exchange, call)}"

@@ -21,6 +21,7 @@ from gateway.protocol.rawjson import Members, Object
 from gateway.protocol.versions import Era
 from gateway.state.sealing import Sealer
 from gateway.telemetry.metrics import Metrics
+from gateway.telemetry.spans import Tracer
 
 ChangeListener: TypeAlias = Callable[[str, frozenset[Kind]], None]
 """Takes a server's name and the kinds whose lists may have changed; must not block."""
@@ -114,6 +115,8 @@ class Services(Protocol):
     def in_flight(self) -> InFlight: ...
     @property
     def pool(self) -> TaskFeed: ...
+    @property
+    def tracer(self) -> Tracer: ...
 
     def current(self) -> Moment:
         """Return the snapshot in force."""

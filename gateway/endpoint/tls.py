@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
 from aiohttp import web
+from cryptography import x509
 
 from gateway.auth.certificate import Certificate
 from gateway.config.root import Listen
@@ -31,8 +33,40 @@ _REASONS: Final = {
 """OpenSSL's verification results by their meaning here."""
 
 
+class Renewable(ssl.SSLContext):
+    """A context that stands for another one, which may be replaced: connections made from then on are the new one's.
+
+    Nothing of a context in use is changed, so a file that is broken, or was half replaced, harms nothing; and what a
+    client proved to the old one, it cannot resume a session with.
+    """
+
+    _inner: ssl.SSLContext
+
+    @classmethod
+    def of(cls, inner: ssl.SSLContext) -> Renewable:
+        """Make one that stands for ``inner``."""
+        made = cls(ssl.PROTOCOL_TLS_SERVER)
+        made._inner = inner
+        return made
+
+    def renew(self, inner: ssl.SSLContext) -> None:
+        """Stand for another one from now on."""
+        self._inner = inner
+
+    def wrap_bio(
+        self,
+        incoming: ssl.MemoryBIO,
+        outgoing: ssl.MemoryBIO,
+        server_side: bool = False,
+        server_hostname: str | bytes | None = None,
+        session: ssl.SSLSession | None = None,
+    ) -> ssl.SSLObject:
+        """Begin a connection; event loops do so for each that they accept."""
+        return self._inner.wrap_bio(incoming, outgoing, server_side, server_hostname, session)
+
+
 def context(listen: Listen, refused: Refused) -> ssl.SSLContext | None:
-    """Build the context of the endpoint; None where it serves without TLS.
+    """Build the context of the endpoint as its files are now; None where it serves without TLS.
 
     Raises:
         ConfigError: a certificate, key or authority cannot be used.
@@ -54,6 +88,20 @@ def context(listen: Listen, refused: Refused) -> ssl.SSLContext | None:
         made.verify_mode = ssl.CERT_OPTIONAL
         made.sslobject_class = _reporting(refused)
     return made
+
+
+def expires(listen: Listen) -> float:
+    """Return when the endpoint's own certificate ends, in Unix time; 0 without TLS, or where that is unclear.
+
+    Meant for a context that was made: files that cannot be used have been reported by then.
+    """
+    if listen.tls is None:
+        return 0.0
+    try:
+        own, *_ = x509.load_pem_x509_certificates(Path(listen.tls.cert).read_bytes())
+    except (OSError, ValueError):
+        return 0.0
+    return own.not_valid_after_utc.timestamp()
 
 
 def _unusable(what: str, error: OSError, path: str) -> ConfigError:

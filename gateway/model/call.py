@@ -80,7 +80,8 @@ class Call:
     ``meta`` the client's own ``_meta`` keys that may travel; ``definition`` the catalog's entry of the target
     (None for resources read through a template or a scheme). A call that goes on after questions carries the client's
     answers by key in ``input_responses`` (null for a question it refused to answer) and what the server gave it to
-    carry in ``request_state``, exactly as it came; ``round`` then is above 1. One that is about the ``task`` an earlier
+    carry in ``request_state``, exactly as it came; ``round`` then is above 1, and ``earlier`` the trace context of the
+    round before. One that is about the ``task`` an earlier
     call became has that call's id and target, and no arguments.
     """
 
@@ -100,7 +101,13 @@ class Call:
     input_responses: Object | None = None
     request_state: str | None = None
     round: int = 1
+    earlier: dict[str, str] = field(default_factory=dict)
     task: TaskRef | None = None
+
+    @property
+    def trace_id(self) -> str:
+        """The trace it belongs to, for log lines; "" for none."""
+        return self.trace.get("traceparent", "")[3:35]
 
     @property
     def arguments(self) -> Object:

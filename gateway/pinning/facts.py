@@ -9,7 +9,7 @@ import hashlib
 import hmac
 from collections.abc import Iterator, Mapping
 from typing import Final, TypeAlias
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from gateway.config.servers import Server
 from gateway.protocol import rawjson
@@ -17,7 +17,10 @@ from gateway.protocol import rawjson
 Facts: TypeAlias = Mapping[str, str]
 """Facts by ``aspect`` or ``aspect:subject``, such as ``origin`` and ``header:authorization``."""
 
-CONFIGURED: Final = frozenset({"origin", "path", "address", "header", "argument", "sandbox", "cwd", "env"})
+CONFIGURED: Final = frozenset(
+    {"origin", "path", "address", "document", "document_address", "document_sha256"}
+    | {"header", "argument", "sandbox", "cwd", "env"}
+)
 """Aspects known from the config alone."""
 STARTED: Final = frozenset({"executable", "executable_sha256", "file"})
 """Aspects read right before a process starts."""
@@ -40,8 +43,10 @@ def subject_of(fact: str) -> str:
 
 
 def configured(server: Server, key: bytes) -> dict[str, str]:
-    """Return the facts of a server's config: address and headers, or arguments, directory and environment."""
-    return dict(_address(server, key) if server.kind == "http" else _process(server, key))
+    """Return the facts of a server's config: addresses and headers, or arguments, directory and environment."""
+    if server.kind == "stdio":
+        return dict(_process(server, key))
+    return dict([*_address(server, key), *_document(server, key)])
 
 
 def keyed(key: bytes, value: object) -> str:
@@ -55,13 +60,28 @@ def digest(value: object) -> str:
 
 
 def _address(server: Server, key: bytes) -> Iterator[tuple[str, str]]:
-    parts = urlsplit(server.url.get_secret_value() if server.url is not None else "")
-    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname or ""
-    yield "origin", f"{parts.scheme}://{host}:{parts.port or _PORTS.get(parts.scheme, 0)}"
-    yield "path", parts.path or "/"
-    yield "address", keyed(key, [parts.username, parts.password, parts.query])
+    if server.url is not None:
+        parts = urlsplit(server.url.get_secret_value())
+        yield "origin", _origin(parts)
+        yield "path", parts.path or "/"
+        yield "address", keyed(key, [parts.username, parts.password, parts.query])
     for name, value in server.headers.items():
         yield f"header:{name.casefold()}", keyed(key, value.get_secret_value())
+
+
+def _document(server: Server, key: bytes) -> Iterator[tuple[str, str]]:
+    """Yield where an OpenAPI document comes from; of a file what is in it, since that was there before the start."""
+    if server.document_url:
+        parts = urlsplit(server.document_url)
+        yield "document", f"{_origin(parts)}{parts.path or '/'}"
+        yield "document_address", keyed(key, [parts.username, parts.password, parts.query])
+    elif server.document is not None:
+        yield "document_sha256", server.document.digest
+
+
+def _origin(parts: SplitResult) -> str:
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname or ""
+    return f"{parts.scheme}://{host}:{parts.port or _PORTS.get(parts.scheme, 0)}"
 
 
 def _process(server: Server, key: bytes) -> Iterator[tuple[str, str]]:

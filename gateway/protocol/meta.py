@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -91,7 +92,7 @@ def read(params: Object) -> RequestMeta:
         client_info=_object(meta, CLIENT_INFO),
         log_level=level,
         progress_token=_token(meta),
-        trace=_trace(meta),
+        trace=trace_context(meta),
         extra=extra,
     )
 
@@ -130,7 +131,7 @@ def _token(meta: Object) -> Id | None:
     return value
 
 
-def _trace(meta: Object) -> dict[str, str]:
+def trace_context(meta: Mapping[str, Value]) -> dict[str, str]:
     """Keep a well-formed W3C trace context (basic/index §OpenTelemetry trace context; S71).
 
     ``baggage`` is dropped in both directions: it can carry anything, and here it would cross into another's hands
@@ -146,7 +147,7 @@ def _trace(meta: Object) -> dict[str, str]:
 
 def strip_reserved(meta: Members, keep: frozenset[str] = frozenset()) -> Members:
     """Drop reserved keys and ours from ``_meta`` of a server, but for those in ``keep`` and a valid trace context."""
-    trace = _trace({key: rawjson.peek(meta[key]) for key in TRACE_KEYS if key in meta})
+    trace = trace_context({key: rawjson.peek(meta[key]) for key in TRACE_KEYS if key in meta})
     return {key: item for key, item in meta.items() if key in keep or key in trace or not _consumed(key)}
 
 

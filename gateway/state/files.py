@@ -13,6 +13,8 @@ from typing import Final
 
 from gateway.errors import ConfigError, Problem
 
+ADMIN_TOKEN_FILE: Final = "admin.token"  # noqa: S105 - a file's name.
+"""Holds the token that ``serve`` makes where no users are configured, in ``state.dir``."""
 PRIVATE_FILE: Final = 0o600
 PRIVATE_DIRECTORY: Final = 0o700
 _OTHERS: Final = 0o077

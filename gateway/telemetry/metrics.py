@@ -298,9 +298,20 @@ class Metrics:
         )
         self.config_reload_success = self._gauge("config_reload_success", "Whether the last load was good (1) or not.")
         self.config_info = self._gauge("config_info", "The config in force.", sha256=self._digests)
+        self.certificate_expiry_timestamp_seconds = self._gauge(
+            "certificate_expiry_timestamp_seconds", "When the endpoint's certificate ends, in Unix time; 0 for none."
+        )
         self.draining = self._gauge("draining", "Whether the gateway drains (1) or not.")
         self.event_loop_lag_seconds = self._histogram(
             "event_loop_lag_seconds", "How late the event loop ran what was due.", _SHORT
+        )
+        self.spans_total = self._counter(
+            "spans_total",
+            "Finished spans by what became of them.",
+            result=Closed("sent", "refused", "lost", "dropped"),
+        )
+        self.span_export_failures_total = self._counter(
+            "span_export_failures_total", "Requests to the collector that failed."
         )
         self.build_info = self._gauge(
             "build_info", "What runs.", version=Constants(1), python=Constants(1), aiohttp=Constants(1)

@@ -55,7 +55,7 @@ class Recorded:
         self.acts.append((act, (verb, target, dict(digests))))
         return {"state": "recorded"}
 
-    def approvals(self, user: str) -> Object:
+    async def approvals(self, user: str) -> Object:
         return {"approvals": [{"id": "a1", "yours": user == "alice"}]}
 
     async def decide_approval(self, act: Act, verb: str, entry_id: str, reason: str) -> Object:

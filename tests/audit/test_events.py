@@ -56,7 +56,8 @@ def test_the_catalogue_is_that_of_the_documentation() -> None:
     """S172: what may stand in the chain, security events and acts of administrators among it, is listed."""
     text = (Path(__file__).parents[2] / "docs" / "audit.md").read_text("utf-8").split("## Events")[1].split("\n\n")[1]
     groups = re.findall(r"`([a-z]+)\.([a-z_|]+)`", text)
-    documented = {f"{group}.{event}" for group, names in groups for event in names.split("|")}
+    # Acts of administrators are held to what the source writes by tests/test_docs.py.
+    documented = {f"{group}.{event}" for group, names in groups for event in names.split("|") if group != "admin"}
     assert documented == events.EVENTS
     assert {"call.start", "list.served", "pin.recorded", "audit.checkpoint", "gateway.draining"} <= events.EVENTS
 

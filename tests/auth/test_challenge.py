@@ -37,6 +37,20 @@ def test_missing_scopes_are_named_together_with_those_that_are_always_needed() -
     )
 
 
+def test_what_an_issuer_wants_before_its_scopes_stands_before_all_that_clients_are_told_to_ask_for() -> None:
+    """Entra ID asks for ``api://x/mcp`` and issues tokens with ``mcp``."""
+    configured = config(settings(required_scopes=["mcp"], scope_prefix="https://mcp.example.com/mcp/"))
+
+    assert Challenges.of(configured).missing().endswith('scope="https://mcp.example.com/mcp/mcp"')
+    assert (
+        Challenges.of(configured)
+        .insufficient("", ["crm.write"])
+        .endswith('scope="https://mcp.example.com/mcp/mcp https://mcp.example.com/mcp/crm.write"')
+    )
+    for body in documents(configured).values():
+        assert json.loads(body)["scopes_supported"] == ["https://mcp.example.com/mcp/mcp"]
+
+
 def test_each_view_has_metadata_of_its_own_and_an_unknown_one_that_of_the_endpoint() -> None:
     told = Challenges.of(config(views=VIEWS))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -115,3 +116,15 @@ async def test_a_long_list_lets_others_run_in_between() -> None:
     counting.cancel()
     assert len(listing.definitions) == 1000
     assert turns >= 20
+
+
+async def test_what_could_not_become_an_item_is_named_for_operators() -> None:
+    lists = {("a", Kind.TOOL): [replace(page({"name": "x"}), left_out=(("y", "has no address"),))]}
+    listing = await collect(ScriptedSource(lists, {"tools": {}}), "a")
+    assert [(each.name, each.reason) for each in listing.rejected] == [("y", "has no address")]
+
+
+async def test_so_many_are_named_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_LEFT_OUT", 2)
+    lists = {("a", Kind.TOOL): [replace(page({"name": "x"}), left_out=(("y", "no"),) * 3)]}
+    assert len((await collect(ScriptedSource(lists, {"tools": {}}), "a")).rejected) == 2

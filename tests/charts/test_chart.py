@@ -1,164 +1,242 @@
-"""The chart, rendered by the real helm: what it deploys is valid, locked down, and in step with the gateway."""
+"""The chart as a whole: five sets of values, rendered by Helm 3 and Helm 4, against the schemas of Kubernetes."""
 
 from __future__ import annotations
 
-import os
-import re
+import json
 import subprocess
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
 
 import pytest
 import yaml
 
 import gateway
+from gateway.config.restart import RESTART_SECTIONS
+from tests.charts import told
 from tests.environments import prepare
-from tests.kit.gateway import COMMAND
+from tests.kit.chart import CHART, HELMS, VALUE_SETS, helm, manifests, template, values_of
 from tests.kit.peers import environment
 
-Json: TypeAlias = dict[str, Any]
-
-ROOT = Path(__file__).parents[2]
-CHART = ROOT / "charts" / "aiohttp-mcp-gateway"
-FULL = CHART / "ci" / "full-values.yaml"
-
-
-def helm(*arguments: str | Path, home: Path) -> subprocess.CompletedProcess[str]:
-    """Run helm; it keeps its files in ``home``."""
-    if prepare.platform() not in prepare.HELM_PLATFORMS:
-        pytest.skip(f"no helm binary for {prepare.platform()} comes from a package registry")
-    return subprocess.run(
-        [environment("helm") / "helm", *arguments],
-        env={**os.environ, "HOME": str(home)},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
+KUBERNETES = ("1.25", "1.29", "1.34", "1.37")
+"""The oldest that the chart takes, and newer ones on both sides of what it asks the cluster's version for."""
+CUSTOM = {
+    "HTTPRoute": "@kubernetes-models/gateway-api/gateway.networking.k8s.io/v1/HTTPRoute",
+    "PrometheusRule": "@kubernetes-models/prometheus-operator/monitoring.coreos.com/v1/PrometheusRule",
+    "ServiceMonitor": "@kubernetes-models/prometheus-operator/monitoring.coreos.com/v1/ServiceMonitor",
+}
+JUDGE = """
+const [where, objects] = JSON.parse(require("fs").readFileSync(0));
+(async () => {
+  for (const object of objects) {
+    new (await import(where[object.kind]))[object.kind](object).validate();
+    console.log(object.kind);
+  }
+})();
+"""
 
 
-def rendered(home: Path, values: Mapping[str, Any] | None = None) -> dict[str, Json]:
-    """Render the chart with the full values and ``values`` on top; returns manifests by kind and name."""
-    extra = home / "values.yaml"
-    extra.write_text(yaml.safe_dump(dict(values or {})))
-    done = helm("template", "gw", CHART, "-f", FULL, "-f", extra, home=home)
-    assert done.returncode == 0, done.stderr
-    (home / "rendered.yaml").write_text(done.stdout)
-    manifests = [manifest for manifest in yaml.safe_load_all(done.stdout) if manifest]
-    return {f"{manifest['kind']}/{manifest['metadata']['name']}": manifest for manifest in manifests}
+def test_there_are_five_sets_of_values() -> None:
+    names = {path.name.removesuffix("-values.yaml") for path in VALUE_SETS}
+
+    assert names >= {"minimal", "single", "ha", "everything", "locked-down"}
 
 
-def test_the_chart_lints_strictly(tmp_path: Path) -> None:
-    done = helm("lint", "--strict", CHART, "-f", FULL, home=tmp_path)
+@pytest.mark.parametrize("version", HELMS)
+@pytest.mark.parametrize("values", VALUE_SETS, ids=lambda path: path.stem)
+def test_each_set_lints_strictly(version: str, values: Path) -> None:
+    done = helm(version, "lint", "--strict", CHART, "-f", values)
 
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("version", ["1.25", "1.31", "1.37"])
-def test_every_manifest_is_valid_for_kubernetes(tmp_path: Path, version: str) -> None:
-    rendered(tmp_path)
+@pytest.mark.parametrize("values", VALUE_SETS, ids=lambda path: path.stem)
+def test_helm_3_and_helm_4_render_the_same(values: Path) -> None:
+    assert manifests("helm", values) == manifests("helm3", values)
+
+
+@pytest.mark.parametrize("kubernetes", KUBERNETES)
+def test_every_object_is_valid_for_kubernetes(tmp_path: Path, kubernetes: str) -> None:
+    rendered = tmp_path / "rendered.yaml"
+    found = [each for values in VALUE_SETS for each in manifests("helm", values, kubernetes=kubernetes).values()]
+    builtin = [json.dumps(each) for each in found if each["kind"] not in CUSTOM]
+    # JSON is YAML, and quick to write.
+    rendered.write_text("\n---\n".join(builtin))
     validate = environment("charts") / "bin" / "kubernetes-validate"
-    command: list[str | Path] = [validate, "-k", version, "--strict", tmp_path / "rendered.yaml"]
+    command: list[str | Path] = [validate, "-k", kubernetes, "--strict", rendered]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
     assert done.returncode == 0, done.stdout + done.stderr
+    assert "Couldn't find schema" not in done.stdout + done.stderr
 
 
-def test_the_pod_is_locked_down_and_its_grace_outlasts_the_drain(tmp_path: Path) -> None:
-    manifests = rendered(tmp_path, {"drainSeconds": 33})
-    pod = manifests["Deployment/gw"]["spec"]["template"]["spec"]
-    container = pod["containers"][0]
-    config = yaml.safe_load(manifests["ConfigMap/gw"]["data"]["gateway.yaml"])
+def test_custom_resources_are_valid_by_their_own_schemas() -> None:
+    objects = [each for each in manifests("helm", values_of("everything")).values() if each["kind"] in CUSTOM]
+    assert sorted(each["kind"] for each in objects) == sorted(CUSTOM)
 
-    assert pod["securityContext"]["runAsNonRoot"] is True
-    assert pod["automountServiceAccountToken"] is False
-    assert container["securityContext"] == {
-        "allowPrivilegeEscalation": False,
-        "readOnlyRootFilesystem": True,
-        "capabilities": {"drop": ["ALL"]},
+    def judged(given: list[dict[str, object]]) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [prepare.node(), "-e", JUDGE],
+            input=json.dumps([CUSTOM, given]),
+            cwd=environment("crds"),
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+        )
+
+    done = judged(objects)
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.split()) == sorted(CUSTOM)
+
+    broken = [{**each, "spec": {**each["spec"], "groups": 7, "endpoints": 7, "hostnames": 7}} for each in objects]
+    assert all(judged([each]).returncode != 0 for each in broken)
+
+
+def test_everything_has_every_part() -> None:
+    kinds = {each["kind"] for each in manifests("helm", values_of("everything")).values()}
+    scaled = {each["kind"] for each in manifests("helm", values_of("ha")).values()}
+    single = {each["kind"] for each in manifests("helm", values_of("single")).values()}
+
+    assert kinds | scaled | single == {
+        "ConfigMap",
+        "Deployment",
+        "HTTPRoute",
+        "HorizontalPodAutoscaler",
+        "Ingress",
+        "NetworkPolicy",
+        "Pod",
+        "PodDisruptionBudget",
+        "PrometheusRule",
+        "Service",
+        "ServiceAccount",
+        "ServiceMonitor",
+        "StatefulSet",
     }
-    assert config["listen"]["drain"] == "33s"
-    assert pod["terminationGracePeriodSeconds"] == 48
-    writable = {mount["mountPath"] for mount in container["volumeMounts"] if not mount.get("readOnly")}
-    assert {config["state"]["dir"], config["audit"]["dir"]} <= {
-        f"{path}/{name}" for path in writable for name in ("state", "audit")
-    }
 
 
-def test_probes_ask_the_admin_listener_and_clients_reach_only_the_endpoint(tmp_path: Path) -> None:
-    manifests = rendered(tmp_path, {"admin": {"service": False}})
-    container = manifests["Deployment/gw"]["spec"]["template"]["spec"]["containers"][0]
-    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
-    config = yaml.safe_load(manifests["ConfigMap/gw"]["data"]["gateway.yaml"])
+def test_objects_are_found_by_labels_that_an_upgrade_does_not_change() -> None:
+    before = manifests("helm", values_of("ha"))["StatefulSet/gw-aiohttp-mcp-gateway"]["spec"]
+    more = {"image": {"tag": "9.9.9"}, "podLabels": {"a": "b"}, "commonLabels": {"app.kubernetes.io/name": "other"}}
+    after = manifests("helm", values_of("ha"), more)["StatefulSet/gw-aiohttp-mcp-gateway"]["spec"]
 
-    assert ports == {"mcp": config["listen"]["port"], "admin": config["admin"]["port"]}
-    assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "admin"}
-    for probe in ("startupProbe", "livenessProbe"):
-        assert container[probe]["httpGet"] == {"path": "/healthz", "port": "admin"}
-    assert [port["targetPort"] for port in manifests["Service/gw"]["spec"]["ports"]] == ["mcp"]
-    assert "Service/gw-admin" not in manifests
+    assert before["selector"] == after["selector"]
+    assert before["volumeClaimTemplates"] == after["volumeClaimTemplates"]
+    labels = after["template"]["metadata"]["labels"]
+    assert after["selector"]["matchLabels"].items() <= labels.items()
+    assert labels["app.kubernetes.io/version"] == "9.9.9"
 
 
-def test_a_changed_config_rolls_the_pod(tmp_path: Path) -> None:
-    def checksum(values: Mapping[str, Any]) -> str:
-        template = rendered(tmp_path, values)["Deployment/gw"]["spec"]["template"]
-        return str(template["metadata"]["annotations"]["checksum/config"])
+def test_no_selector_takes_the_pod_of_helm_test_for_a_gateway() -> None:
+    found = manifests("helm", values_of("everything"))
+    test_labels = found["Pod/mcp-test"]["metadata"]["labels"].items()
+    gateways = found["StatefulSet/mcp"]["spec"]["template"]["metadata"]["labels"].items()
 
-    assert checksum({}) == checksum({})
-    assert checksum({}) != checksum({"config": {"naming": {"page_size": 10}}})
-
-
-@pytest.mark.parametrize(
-    ("values", "says"),
-    [
-        ({"config": {"clients": None}}, "callers must prove who they are"),
-        ({"config": {"admin": {"users": None}}}, "config.admin.users"),
-        ({"config": {"listen": {"public_url": ""}}}, "config.listen.public_url"),
-        ({"config": {"listen": {"host": "127.0.0.1"}}}, "host"),
-        ({"config": {"state": {"dir": "/elsewhere"}}}, "dir"),
-        ({"drainSeconds": 0}, "drainSeconds"),
-        ({"replicas": 3}, "replicas"),
-        ({"image": {"digest": "latest"}}, "digest"),
-    ],
-)
-def test_values_that_cannot_work_are_refused_by_name(tmp_path: Path, values: Json, says: str) -> None:
-    extra = tmp_path / "values.yaml"
-    extra.write_text(yaml.safe_dump(values))
-    done = helm("template", "gw", CHART, "-f", FULL, "-f", extra, home=tmp_path)
-
-    assert done.returncode != 0
-    assert says in done.stderr
+    for name in ("Service/mcp", "Service/mcp-admin"):
+        selector = found[name]["spec"]["selector"].items()
+        assert selector <= gateways
+        assert not selector <= test_labels
 
 
-def test_the_config_that_the_chart_writes_is_one_the_gateway_takes(tmp_path: Path) -> None:
-    config = rendered(tmp_path)["ConfigMap/gw"]["data"]["gateway.yaml"]
-    file = tmp_path / "gateway.yaml"
-    file.write_text(config.replace("/var/lib/mcp-gateway", str(tmp_path)))
-    variables = {**os.environ, "CI_BOT_KEY": "k" * 43, "WIKI_TOKEN": "t" * 20}
-    done = subprocess.run(
-        [COMMAND, "check", "-c", file], env=variables, capture_output=True, text=True, timeout=30, check=False
-    )
+def test_every_object_has_the_common_labels_and_annotations_and_a_namespace() -> None:
+    found = manifests("helm", values_of("everything"))
+    ours = {name: each for name, each in found.items() if name != "ConfigMap/mcp-more"}
 
-    assert done.returncode == 0, done.stdout + done.stderr
+    for name, each in ours.items():
+        assert each["metadata"]["labels"]["team"] == "platform", name
+        assert each["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "Helm", name
+        assert each["metadata"]["annotations"]["example.com/owner"] == "platform@example.com", name
+        assert each["metadata"]["namespace"] == "tools", name
 
 
-def test_chart_and_image_are_of_this_version() -> None:
+def test_the_notes_say_what_to_do_next() -> None:
+    done = helm("helm", "install", "gw", CHART, "-f", values_of("minimal"), "--dry-run=client", "--namespace", "tools")
+    notes = done.stdout.partition("NOTES:")[2]
+
+    assert done.returncode == 0, done.stderr
+    assert "https://mcp.example.com/mcp" in notes
+    assert "Nothing leads there from outside yet" in notes
+    assert "kubectl -n tools rollout status statefulset/gw-aiohttp-mcp-gateway" in notes
+    assert "helm -n tools test gw" in notes
+    assert "networkPolicy.enabled is off" in notes
+
+
+def test_the_chart_is_of_this_version_and_of_these_restarts() -> None:
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    template_text = (CHART / "templates" / "_config.tpl").read_text()
 
     assert chart["appVersion"] == gateway.__version__
+    assert yaml.safe_load(chart["annotations"]["artifacthub.io/changes"])
+    sections = " ".join(f'"{name}"' for name in RESTART_SECTIONS)
+    assert f'pick (include "gateway.config" . | fromYaml) {sections} |' in template_text
 
 
-def test_the_image_installs_with_hashes_and_runs_as_nobody_in_particular() -> None:
-    lines = (ROOT / "Dockerfile").read_text().replace("\\\n", " ").splitlines()
-    installs = [line for line in lines if "pip install" in line]
-    users = [line.split()[1] for line in lines if line.startswith("USER")]
+def test_readme_and_descriptions_are_those_of_the_values() -> None:
+    text = "run `python docs/generate_chart.py`"
 
-    assert users
-    assert re.fullmatch(r"[1-9][0-9]*:[1-9][0-9]*", users[-1])
-    for command in re.findall(r"pip install[^&]*", " ".join(installs)):
-        assert "--require-hashes" in command or "--no-deps" in command, command
-    assert any(line.strip().startswith("HEALTHCHECK") for line in lines)
-    pod = (CHART / "templates" / "deployment.yaml").read_text()
-    assert f"runAsUser: {users[-1].partition(':')[0]}" in pod
+    assert (CHART / "README.md").read_text("utf-8") == told.readme(), text
+    assert (CHART / "values.schema.json").read_text("utf-8") == told.schema(), text
+
+
+def test_every_value_has_a_description_and_a_place_in_the_schema() -> None:
+    described = set(told.comments((CHART / "values.yaml").read_text("utf-8")))
+    schema = json.loads((CHART / "values.schema.json").read_text("utf-8"))
+
+    def leaves(node: object, path: str) -> set[str]:
+        if path in described or not isinstance(node, dict) or not node:
+            return {path}
+        return {found for key, value in node.items() for found in leaves(value, f"{path}.{key}".strip("."))}
+
+    assert leaves(yaml.safe_load((CHART / "values.yaml").read_text("utf-8")), "") <= described
+
+    def closed(node: dict[str, object], path: str) -> set[str]:
+        properties = node.get("properties")
+        if not isinstance(properties, dict) or path in described:
+            return set()
+        open_here = set() if node.get("additionalProperties") is False else {path}
+        return open_here | {
+            found for key, value in properties.items() for found in closed(value, f"{path}.{key}".strip("."))
+        }
+
+    assert closed(schema, "") == set()
+
+
+def test_nothing_of_a_checkout_gets_into_the_package(tmp_path: Path) -> None:
+    done = helm("helm", "package", CHART, "-d", tmp_path)
+    assert done.returncode == 0, done.stderr
+    (archive,) = tmp_path.glob("*.tgz")
+    names = subprocess.run(["tar", "tzf", archive], capture_output=True, text=True, check=True).stdout
+
+    assert "aiohttp-mcp-gateway/files/alerts.yaml" in names
+    assert "/ci/" not in names
+    assert ".tpl\n" in names
+    assert "README.md.tpl" not in names
+
+
+def test_a_cluster_that_is_too_old_is_refused() -> None:
+    done = template("helm", values_of("minimal"), kubernetes="1.24")
+
+    assert done.returncode != 0
+    assert "kubeVersion" in done.stderr
+
+
+def test_it_can_be_a_dependency_of_another_chart(tmp_path: Path) -> None:
+    chart = {"apiVersion": "v2", "name": "tools", "version": "1.0.0"}
+    dependency = {"name": "aiohttp-mcp-gateway", "version": "*", "condition": "aiohttp-mcp-gateway.enabled"}
+    (tmp_path / "Chart.yaml").write_text(json.dumps({**chart, "dependencies": [dependency]}))
+    (tmp_path / "charts").mkdir()
+    (tmp_path / "charts" / "aiohttp-mcp-gateway").symlink_to(CHART)
+    values = {"enabled": True, **yaml.safe_load(values_of("minimal").read_text())}
+    (tmp_path / "values.yaml").write_text(json.dumps({"global": {"team": "x"}, "aiohttp-mcp-gateway": values}))
+    done = helm("helm", "template", "all", tmp_path)
+
+    assert done.returncode == 0, done.stderr
+    assert "name: all-aiohttp-mcp-gateway\n" in done.stdout
+    assert "checksum/restart-config" in done.stdout
+
+
+def test_a_long_name_is_cut_to_what_kubernetes_takes() -> None:
+    found = manifests("helm", values_of("minimal"), {"nameOverride": "n" * 50})
+    names = [each["metadata"]["name"] for each in found.values()]
+
+    assert max(map(len, names)) <= 63
+    # A StatefulSet adds the number of the pod and the hash of the revision to its name.
+    assert max(len(name) for key, name in zip(found, names, strict=True) if key.startswith("StatefulSet")) <= 52

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 from pathlib import Path
@@ -13,7 +12,7 @@ from gateway.audit.log import stamp
 from gateway.audit.notes import collect
 from gateway.audit.sidecars import Sidecar
 from gateway.audit.verify import verify
-from gateway.cli import audit
+from gateway.cli.main import main
 from gateway.protocol.rawjson import Object
 from tests.kit.audit import end, signed_journal, start, write_signed_log
 
@@ -21,13 +20,8 @@ OWNER = "key:bot"
 
 
 def run(folder: Path, *arguments: str) -> int:
-    parser = argparse.ArgumentParser()
-    audit.register(parser.add_subparsers())
     (folder / "gateway.yaml").write_text("servers: {a: {command: cat}}\n")
-    args = parser.parse_args(["audit", *arguments, "-c", str(folder / "gateway.yaml")])
-    code = args.run(args)
-    assert isinstance(code, int)
-    return code
+    return main(["audit", *arguments, "-c", str(folder / "gateway.yaml")])
 
 
 def write_call(folder: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from pathlib import Path
 
@@ -13,7 +12,8 @@ from gateway.audit.keys import load_key
 from gateway.audit.log import stamp
 from gateway.audit.payload import Keeping
 from gateway.audit.record import DecisionFacts, Ending
-from gateway.cli import audit, audit_query
+from gateway.cli import audit_query
+from gateway.cli.main import main
 from gateway.errors import Reason
 from gateway.model.exchange import Exchange
 from gateway.model.outcome import Complete, Failure
@@ -22,12 +22,7 @@ from tests.kit.audit import a_call, end, signed_journal
 
 
 def run(*arguments: str) -> int:
-    parser = argparse.ArgumentParser()
-    audit.register(parser.add_subparsers())
-    args = parser.parse_args(["audit", *arguments])
-    code = args.run(args)
-    assert isinstance(code, int)
-    return code
+    return main(["audit", *arguments])
 
 
 @pytest.fixture

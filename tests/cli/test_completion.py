@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.completion import SHELLS
-from gateway.cli.main import COMMANDS, main
+from gateway.cli.commands import COMMANDS, SHELLS
+from gateway.cli.main import main
 
 ASK = """
 eval "$SCRIPT"

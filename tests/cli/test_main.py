@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from gateway import __version__
-from gateway.cli.main import COMMANDS, main
+from gateway.cli.commands import COMMANDS
+from gateway.cli.main import main
 from tests.kit.config_files import CANARY, write
 
 

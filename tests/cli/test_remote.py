@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from tests.kit.gateway import Gateway
 
 
 async def ask(port: int, folder: Path, question: Question) -> tuple[int, object]:
-    return await remote._ask(loaded({"admin": {"port": port}}, folder), question)
+    return await asyncio.to_thread(remote.ask, loaded({"admin": {"port": port}}, folder), question)
 
 
 async def test_the_token_of_the_state_directory_is_sent(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,8 @@ CLIENT = f"clients: {{bot: {{key_sha256: ['{'0' * 64}']}}}}\n"
 def printed(folder: Path, capsys: pytest.CaptureFixture[str], client: str, text: str) -> tuple[Any, str]:
     assert main(["snippet", client, "-c", str(write(folder, text))]) == 0
     streams = capsys.readouterr()
-    return json.loads(streams.out), streams.err
+    read = tomllib.loads if streams.out.startswith("[") else json.loads
+    return read(streams.out), streams.err
 
 
 @pytest.mark.parametrize("client", CLIENTS)
@@ -64,6 +66,43 @@ def test_vscode_asks_for_the_key(tmp_path: Path, capsys: pytest.CaptureFixture[s
 def test_cursor_names_the_key_by_a_variable(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     value, _ = printed(tmp_path, capsys, "cursor", CLIENT)
     assert value["mcpServers"]["mcp-gateway"]["headers"] == {"Authorization": "Bearer ${env:MCP_GATEWAY_KEY}"}
+
+
+def test_windsurf_codex_and_gemini_name_the_key_by_a_variable(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    address = "http://127.0.0.1:8080/mcp"
+    windsurf, _ = printed(tmp_path, capsys, "windsurf", CLIENT)
+    codex, said = printed(tmp_path, capsys, "codex", CLIENT)
+    gemini, _ = printed(tmp_path, capsys, "gemini-cli", CLIENT)
+    assert windsurf["mcpServers"]["mcp-gateway"] == {
+        "serverUrl": address,
+        "headers": {"Authorization": "Bearer ${env:MCP_GATEWAY_KEY}"},
+    }
+    assert codex["mcp_servers"]["mcp-gateway"] == {"url": address, "bearer_token_env_var": "MCP_GATEWAY_KEY"}
+    assert "set MCP_GATEWAY_KEY" in said
+    assert gemini["mcpServers"]["mcp-gateway"] == {
+        "httpUrl": address,
+        "headers": {"Authorization": "Bearer ${MCP_GATEWAY_KEY}"},
+    }
+
+
+def test_zed_and_jetbrains_fill_in_no_variables_and_say_where_the_key_goes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    zed, said = printed(tmp_path, capsys, "zed", CLIENT)
+    assert zed["context_servers"]["mcp-gateway"]["headers"] == {"Authorization": "Bearer <MCP_GATEWAY_KEY>"}
+    assert "put the key in place of <MCP_GATEWAY_KEY>" in said
+    jetbrains, said = printed(tmp_path, capsys, "jetbrains", CLIENT)
+    server = jetbrains["mcpServers"]["mcp-gateway"]
+    assert server["args"] == ["connect", "http://127.0.0.1:8080/mcp", "--key-env", "MCP_GATEWAY_KEY"]
+    assert "put the key there" in said
+
+
+def test_toml_is_there_for_programs_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["snippet", "codex", "--json", "-c", str(write(tmp_path, CLIENT))]) == 0
+    value = json.loads(capsys.readouterr().out)
+    assert tomllib.loads(value["text"]) == value["value"]
 
 
 def test_claude_desktop_gets_a_bridge_and_is_told_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -112,7 +151,8 @@ def test_the_address_is_the_one_clients_know(listen: str, url: str, tmp_path: Pa
 def test_an_unknown_client_is_answered_with_the_list(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["snippet", "vscod", "-c", str(tmp_path / "missing.yaml")]) == 2
     assert capsys.readouterr().err == (
-        "snippet: no client 'vscod' (did you mean 'vscode'? clients: claude-code, claude-desktop, vscode, cursor)\n"
+        "snippet: no client 'vscod' (did you mean 'vscode'? clients: claude-code, claude-desktop, vscode, "
+        "cursor, windsurf, codex, gemini-cli, zed, jetbrains)\n"
     )
 
 

@@ -18,14 +18,9 @@ from tests.kit.config_files import loaded, only, problems
 SERVER = "servers: {a: {command: x}}\n"
 
 REFUSED = [
-    ("servers: {a: {openapi: x.yaml}}", "servers.a.openapi"),
     ("servers: {a: {command: x, catalog: principal}}", "servers.a.catalog"),
     ("state: {url: 'redis://x'}", "state.url"),
 ]  # fmt: skip
-
-NOTED = [
-    ("telemetry: {otlp: 'http://collector'}", "telemetry.otlp"),
-]
 
 FINE = [
     "servers: {a: {command: x, pin: {mode: warn}, catalog: shared, asks: [roots], instructions: forward}}",
@@ -46,12 +41,6 @@ def test_what_this_version_cannot_do_is_refused_never_ignored(tmp_path: Path, te
     problem = only(problems(tmp_path, text + "\n"))
     assert problem.path == path
     assert problem.message.startswith("not available in this version: ")
-
-
-@pytest.mark.parametrize(("text", "path"), NOTED, ids=[path for _, path in NOTED])
-def test_what_is_merely_absent_is_noted(tmp_path: Path, text: str, path: str) -> None:
-    (note,) = loaded(tmp_path, text + "\n").notes
-    assert note.startswith(f"{tmp_path}/gateway.yaml:1: {path}: not available in this version: ")
 
 
 @pytest.mark.parametrize("text", FINE)

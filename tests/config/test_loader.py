@@ -154,7 +154,7 @@ def test_every_file_that_was_read_is_listed(tmp_path: Path) -> None:
     secret = write(tmp_path, "s3\n", "secret")
     secret.chmod(0o600)
     config = loaded(tmp_path, "policies: [policies/*.yaml]\nservers:\n  a: {command: x, env: {K: '${file:secret}'}}\n")
-    assert config.files == [tmp_path / "gateway.yaml", policy, secret]
+    assert list(config.sources.files) == [tmp_path / "gateway.yaml", policy, secret]
 
 
 def test_secrets_are_masked_in_every_repr(tmp_path: Path) -> None:

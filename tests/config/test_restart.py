@@ -23,6 +23,18 @@ def test_settings_that_reload_need_none() -> None:
     assert restart_needed(Config(), wanted) == []
 
 
+def test_another_collector_needs_one_where_audit_records_go_there_too() -> None:
+    """S184."""
+    running = config({"telemetry": {"otlp": "https://a"}})
+    wanted = config({"telemetry": {"otlp": {"url": "https://a", "headers": {"X-Key": "k"}}}})
+    assert restart_needed(running, wanted) == []
+    audit = {"audit": {"sinks": ["otlp"]}}
+    assert restart_needed(config({"telemetry": {"otlp": "https://a"}, **audit}), wanted) == [
+        "audit.sinks",
+        "telemetry.otlp",
+    ]
+
+
 def test_changed_secrets_are_noticed_without_being_shown() -> None:
     wanted = config({"admin": {"metrics_token": "0123456789abcdef"}})
     assert restart_needed(Config(), wanted) == ["admin.metrics_token"]

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel, ValidationError
 
+from gateway.config.prose import described
 from gateway.config.root import Config, LoadedConfig
-from gateway.config.shape import fields_of
 from gateway.errors import Problem
 
 
@@ -50,7 +50,7 @@ def test_every_field_says_what_it_is_for() -> None:
         model = models.pop()
         seen.add(model)
         assert model.__doc__, model
-        for name, info in fields_of(model).items():
+        for name, info in described(model).items():
             assert info.description, f"{model.__name__}.{name}"
             assert info.description.strip()[-1] in ".…", f"{model.__name__}.{name}"
         found = [item for info in model.model_fields.values() for item in _models(info.annotation)]

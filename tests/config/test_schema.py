@@ -101,6 +101,7 @@ def test_the_example_of_the_documentation_is_valid() -> None:
         "mcpServers: {a: {command: x, type: stdio, disabled: true, timeout: 5, anything: 1}}",
         "policies: ['policies/*.yaml', {name: p, clients: ['*'], allow: [a/b, {tools: c/d}]}]",
         "listen: {max_body: 5, public_url: ''}",
+        "servers: {a: {openapi: x.yaml}, b: {openapi: 'https://x/o.json', url: 'https://x'}}",
     ],
 )
 def test_what_may_be_written_is_valid(text: str) -> None:
@@ -118,6 +119,7 @@ def test_what_may_be_written_is_valid(text: str) -> None:
         "servers: {a: {comand: x}}",
         "servers: {a: {}}",
         "servers: {a: {command: x, url: y}}",
+        "servers: {a: {command: x, openapi: y}}",
         "servers: {a: {command: x, protocol: modren}}",
         "policies: [{name: p}]",
         "policies: [{name: p, clients: ['*'], allow: [{when: x}]}]",

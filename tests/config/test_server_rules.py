@@ -117,3 +117,45 @@ def test_the_oldest_transport_has_no_modern_protocol(tmp_path: Path, protocol: s
         assert only(problems(tmp_path, text)).message == "is older than the modern protocol"
     else:
         assert loaded(tmp_path, text).config.servers["a"].transport == "sse"
+
+
+API = "openapi: 'http://127.0.0.1:1/openapi.json'"
+
+
+@pytest.mark.parametrize(
+    "entry",
+    ["asks: [roots]", "park: false", "protocol: modern", "transport: http", "command: x", "env: {A: b}", "cwd: x"],
+)
+def test_what_only_a_server_that_speaks_mcp_can_do_is_refused_of_an_api(tmp_path: Path, entry: str) -> None:
+    problem = only(problems(tmp_path, f"servers: {{a: {{{API}, {entry}}}}}\n"))
+    if entry.startswith("command"):
+        assert "found command and openapi" in problem.message
+    else:
+        assert problem.path == f"servers.a.{entry.partition(':')[0]}"
+        assert problem.message == "means nothing for a server with openapi"
+
+
+def test_everything_else_may_be_said_of_an_api(tmp_path: Path) -> None:
+    entries = (
+        API,
+        "url: 'http://127.0.0.1:1/v1?key=k', headers: {X-Key: k}, redirects: none, namespace: n, isolation: principal",
+        "max_instances: 2, tools: {include: [a]}, timeouts: {call: 5s}, concurrency: 2, queue: 1, max_result: 1MiB",
+        "instructions: forward, idempotent: [a], validate: warn, text: strip, allow_networks: [10.0.0.0/8]",
+        "results: {secrets: redact}, pin: {mode: strict, files: [gateway.yaml]}",
+    )
+    text = f"servers: {{a: {{{', '.join(entries)}}}}}\n"
+    assert loaded(tmp_path, text).config.servers["a"].kind == "openapi"
+
+
+def test_a_token_for_an_api_needs_the_address_that_it_is_for(tmp_path: Path) -> None:
+    auth = "auth: {client_credentials: {client_id: c, client_secret: s, token_url: 'https://as.example/token'}}"
+    problem = only(problems(tmp_path, f"servers: {{a: {{{API}, {auth}}}}}\n"))
+    assert (problem.path, problem.message[:9]) == ("servers.a.auth", "needs url")
+    assert loaded(tmp_path, f"servers: {{a: {{{API}, {auth}, url: 'https://api.example'}}}}\n").config.servers
+
+
+def test_verification_of_an_api_may_be_switched_off_on_loopback_only(tmp_path: Path) -> None:
+    text = "servers: {a: {openapi: 'https://127.0.0.1:1/o.json', tls: {insecure: true}}}\n"
+    assert loaded(tmp_path, text).config.servers["a"].tls.insecure
+    for bad in (text.replace("127.0.0.1", "10.0.0.1"), text.replace("tls:", "url: 'https://10.0.0.1', tls:")):
+        assert only(problems(tmp_path, bad)).path == "servers.a.tls.insecure"

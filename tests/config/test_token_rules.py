@@ -47,6 +47,7 @@ def test_neither_can_be_left_out(tmp_path: Path, field: str) -> None:
         (f"{GOOD}, required_scopes: ['a b']", "auth.jwt.required_scopes[0]"),
         (f"{GOOD}, required_scopes: ['a', 'b\"c']", "auth.jwt.required_scopes[1]"),
         (f"{GOOD}, required_scopes: ['']", "auth.jwt.required_scopes[0]"),
+        (f"{GOOD}, scope_prefix: 'a b'", "auth.jwt.scope_prefix"),
         (f"{GOOD}, max_stale: 30s", "auth.jwt.max_stale"),
         (f"{GOOD}, max_lifetime: 0s", "auth.jwt.max_lifetime"),
         (f"{GOOD}, groups_claim: ' '", "auth.jwt.groups_claim"),

@@ -6,7 +6,7 @@ import pytest
 from pydantic import SecretStr
 
 from gateway.config import types
-from gateway.config.types import Rate
+from gateway.config.types import Rate, parse_api_source
 
 
 @pytest.mark.parametrize(
@@ -156,3 +156,14 @@ def test_lengths_are_written_in_their_largest_unit() -> None:
 )
 def test_which_hosts_are_loopback(host: str, loopback: bool) -> None:
     assert types.is_loopback(host) is loopback
+
+
+@pytest.mark.parametrize("text", ["api.yaml", "/srv/api.json", "https://u:p@a.example/openapi.json?k=v"])
+def test_a_document_may_be_in_a_file_or_at_an_address(text: str) -> None:
+    assert parse_api_source(SecretStr(text)).get_secret_value() == text
+
+
+@pytest.mark.parametrize("text", ["", " ", "ftp://a/x", "https://", "file:///x", "a\0b", "https://a/ b"])
+def test_a_document_is_nowhere_else(text: str) -> None:
+    with pytest.raises(ValueError, match="must be"):
+        parse_api_source(SecretStr(text))

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import re
-import shlex
 import shutil
 from collections.abc import Iterator
 
@@ -16,8 +13,6 @@ from tests.kit import wire
 from tests.kit.gateway import Gateway, serving
 from tests.kit.peers import DEMO, environment
 from tests.kit.wire import HttpClient, every
-
-README = (DEMO.parent / "README.md").read_text("utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -69,21 +64,6 @@ async def test_the_sixth_search_within_a_minute_is_refused_and_says_when_to_try_
     assert answers[5].refusal["reason"] == "rate_limited"
     assert answers[5].refusal["mayHaveRun"] is False
     assert 0 < answers[5].refusal["retryAfterMs"] <= 12_000
-
-
-async def test_the_call_of_the_readme_works_as_pasted(demo: Gateway) -> None:
-    """The words of the curl command, sent as they are."""
-    found = re.search(r"\$ (curl .*?)\n```", README, re.DOTALL)
-    assert found
-    words = shlex.split(found[1].replace("\\\n", " "))
-    head = dict(words[at + 1].split(": ", 1) for at, word in enumerate(words) if word == "-H")
-    body = json.loads(words[words.index("-d") + 1])
-    async with wire.http_client(demo.url, "modern") as client:
-        status, text = await client.post(json.dumps(body), head)
-
-    assert words[2] == "http://127.0.0.1:8080/mcp"
-    assert status == 200
-    assert json.loads(text)["result"]["structuredContent"]["dataset"] == "team notes"
 
 
 def test_the_audit_log_of_the_demonstration_is_where_it_says_and_verifies(demo: Gateway) -> None:

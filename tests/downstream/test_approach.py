@@ -9,11 +9,15 @@ import pytest
 
 from gateway.downstream.approach import Approach
 from gateway.downstream.connection import Connection, State
+from gateway.downstream.guardian import Guardian
+from gateway.downstream.meters import NoMeters
 from gateway.downstream.setup import Setup
 from gateway.downstream.transport import Reply
+from gateway.downstream.transports import Transports
 from gateway.errors import DownstreamError, Reason
 from gateway.model.catalog import Kind
 from gateway.protocol.versions import Era
+from tests.kit.openapi import source
 from tests.kit.transport import (
     LEGACY,
     MODERN,
@@ -193,3 +197,23 @@ async def test_a_wire_is_known_before_it_is_open() -> None:
     assert made.wire.transport is farm.made[0]
     await made.wire.transport.aclose()
     assert farm.live == []
+
+
+async def test_an_api_is_read_and_asked_nothing() -> None:
+    api = server(url="http://127.0.0.1:1", openapi="api.yaml").with_document(source({"/a": {"get": {}}}))
+    made = Connection(Setup("a", api, Transports(Guardian(), NoMeters()), "f" * 64))
+    await made.open()
+    assert (made.hello.era, made.hello.version, made.instance, made.facts().transport) == (
+        Era.MODERN,
+        "OpenAPI 3.1.0",
+        "openapi#1",
+        "openapi",
+    )
+    await made.aclose()
+
+
+async def test_an_api_without_a_usable_document_is_not_reached() -> None:
+    api = server(url="http://127.0.0.1:1", openapi="api.yaml").with_document(source({}))
+    made = Connection(Setup("a", api, Transports(Guardian(), NoMeters()), "f" * 64))
+    with pytest.raises(DownstreamError, match='server "a": its OpenAPI document has no operation that can be called'):
+        await made.open()

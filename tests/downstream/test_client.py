@@ -354,3 +354,30 @@ async def test_a_token_beats_nothing_else_in_its_header_but_the_configured_one()
         await client.aclose()
         seen = http.seen[0].headers
     assert (seen["authorization"], seen["x-key"]) == ("Bearer t", "k")
+
+
+@pytest.mark.parametrize("target", ["/v1/a%2F..%2fb;x?q=%2B+1&r=[]", "/", "/%2e%2e/x"])
+async def test_a_target_takes_the_place_of_path_and_query_exactly_as_written(target: str) -> None:
+    async with serving(fine) as server, client_of(server.url + "?key=s3cret") as client:
+        for method in ("GET", "POST"):
+            (await client.send(method, EMPTY, None, Departure(), target)).close()
+    assert {each.target for each in server.seen} == {target}
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "POST"])
+async def test_nothing_is_sent_twice_where_a_connection_breaks(method: str) -> None:
+    """Whether something may be sent again is for others to decide."""
+
+    async def script(exchange: Exchange) -> None:
+        if len(server.seen) == 1:
+            await exchange.json({})
+        else:
+            exchange.close()
+
+    async with serving(script) as server, client_of(server.url) as client:
+        first = await client.send(method, EMPTY, None, Departure(), "/a")
+        await first.read()
+        with pytest.raises(DownstreamError) as caught:
+            await client.send(method, EMPTY, None, Departure(), "/a")
+        assert caught.value.may_have_run
+        assert [each.connection for each in server.seen] == [1, 1]

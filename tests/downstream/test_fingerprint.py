@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.downstream.fingerprint import Secret, fingerprint
+from tests.kit.openapi import source
 from tests.kit.transport import server
 
 KEY = b"k" * 32
@@ -61,3 +62,10 @@ def test_secrets_in_urls_and_headers_count() -> None:
     two = server(url="https://a.example/mcp", headers={"Authorization": "Bearer 2"})
     assert fingerprint("a", one, KEY) != fingerprint("a", two, KEY)
     assert isinstance(one.url, Secret)
+
+
+def test_another_document_is_another_server() -> None:
+    api = server(url="http://x", openapi="api.yaml")
+    known = [api, *(api.with_document(source({path: {}})) for path in ("/a", "/b"))]
+    assert len({fingerprint("a", each, KEY) for each in known}) == 3
+    assert fingerprint("a", known[1], KEY) == fingerprint("a", api.with_document(source({"/a": {}})), KEY)

@@ -80,6 +80,14 @@ async def test_ids_are_never_used_twice_and_the_connection_is() -> None:
         assert server.connections == 1
 
 
+async def test_who_asks_is_told_the_id_on_the_wire() -> None:
+    told: list[Id] = []
+    async with talking(lambda exchange: exchange.result({})) as (transport, server):
+        for _ in range(2):
+            await transport.request(Request("ping", {}, timeout=WAIT, on_id=told.append))
+        assert told == [seen.message["id"] for seen in server.seen] == [1, 2]
+
+
 async def test_an_answer_on_a_stream_frees_its_connection_too() -> None:
     server = McpServer(streams=True)
     async with talking(server.script) as (transport, http):

@@ -27,6 +27,7 @@ SECRET = 'top-secret/"0123~/+'
         {"url": f"https://{quote(SECRET, safe='')}@h/mcp"},
         {"url": f"https://user:{quote(SECRET, safe='')}@h/mcp"},
         {"url": f"https://h/mcp?a=b&key={quote(SECRET, safe='')}"},
+        {"openapi": f"https://h/openapi.json?key={quote(SECRET, safe='')}", "url": "https://h"},
     ],
 )
 def test_it_is_found_wherever_it_was_given_and_however_it_is_written(server: dict[str, object]) -> None:

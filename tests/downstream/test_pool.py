@@ -185,6 +185,18 @@ async def test_a_reload_keeps_what_did_not_change() -> None:
         assert list(pool.status()) == ["c"]
 
 
+async def test_a_server_whose_files_are_others_is_opened_anew_though_its_config_is_the_same() -> None:
+    farms = Farms(a=Farm(MODERN), b=Farm(MODERN))
+    told = Told()
+    async with scripted_pool(farms, told) as pool:
+        pool.apply({"a": server(), "b": server()})
+        await told.heard("change", "a")
+        await told.heard("change", "b")
+        pool.apply({"a": server(), "b": server()}, {"a"})
+        await told.heard("change", "a", 2)
+        assert [len(farm.made) for farm in farms.farms.values()] == [2, 1]
+
+
 async def test_calls_in_flight_finish_on_the_server_they_started_on() -> None:
     go = asyncio.Event()
 

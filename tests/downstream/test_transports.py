@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-
 from gateway.downstream.guardian import Guardian
 from gateway.downstream.http import HttpTransport
 from gateway.downstream.meters import NoMeters
+from gateway.downstream.openapi.channel import ApiChannel
 from gateway.downstream.sse import SseTransport
 from gateway.downstream.stdio import StdioTransport
 from gateway.downstream.transports import Transports
-from gateway.errors import DownstreamError
 from tests.kit.transport import server
 
 
@@ -25,8 +23,6 @@ def test_each_kind_has_its_transport_and_each_start_its_number() -> None:
     old = make("c", server(url="http://127.0.0.1:1/sse", transport="sse"))
     assert isinstance(old, SseTransport)
     assert old.instance == "sse#2"
-
-
-def test_a_kind_without_a_transport_is_named() -> None:
-    with pytest.raises(DownstreamError, match='server "a" is an OpenAPI document'):
-        Transports(Guardian(), NoMeters())("a", server(command=None, openapi="x.yaml"))
+    api = make("d", server(url="http://127.0.0.1:1", openapi="api.yaml"))
+    assert isinstance(api, ApiChannel)
+    assert api.instance == "openapi#1"

@@ -11,6 +11,7 @@ from gateway.downstream.transport import Answer, Later, Owed, Reply, Request
 from gateway.downstream.waitlist import Waiting, Waitlist
 from gateway.errors import DownstreamError, Reason
 from gateway.protocol import jsonrpc, rawjson
+from gateway.protocol.jsonrpc import Id
 from gateway.protocol.rawjson import Members
 
 
@@ -48,6 +49,16 @@ class Channel:
 
     def say(self, **message: object) -> None:
         self.list.take(jsonrpc.split(json.dumps({"jsonrpc": "2.0", **message}).encode()))
+
+
+async def test_who_asks_is_told_the_id_on_the_wire_before_anything_is_sent() -> None:
+    channel = Channel()
+    told: list[tuple[Id, int]] = []
+    asked = channel.start(Request("a", None, on_id=lambda identifier: told.append((identifier, len(channel.sent)))))
+    await asyncio.sleep(0)
+    channel.say(id=1, result={})
+    await asked
+    assert told == [(1, 0)]
 
 
 async def test_answers_find_their_requests_in_any_order_and_once() -> None:

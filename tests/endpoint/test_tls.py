@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+import uvloop
 from aiohttp import web
 from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
@@ -146,3 +147,74 @@ def test_files_that_cannot_be_used_are_the_configs_fault(part: str, tmp_path: Pa
         problem = caught.value.problems[0]
         assert problem.path == ("listen.tls.client_ca" if part == "client_ca" else "listen.tls")
         assert str(path) not in problem.message
+
+
+@asynccontextmanager
+async def answering(context: ssl.SSLContext) -> AsyncIterator[int]:
+    """Say hello to every request; yields the port."""
+
+    async def handle(_request: web.BaseRequest) -> web.StreamResponse:
+        return web.Response(text="hello")
+
+    runner = web.ServerRunner(web.Server(handle), shutdown_timeout=0.5)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
+    try:
+        yield int(runner.addresses[0][1])
+    finally:
+        await runner.cleanup()
+
+
+@pytest.mark.parametrize("factory", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def test_a_renewed_context_serves_new_connections_and_leaves_those_that_are_open(
+    factory: Callable[[], asyncio.AbstractEventLoop], tmp_path: Path
+) -> None:
+    """What was proved to the old one is worth nothing to the new one, resumed sessions included."""
+
+    async def run() -> None:
+        before, after = Rig(tmp_path, make("before")), Rig(tmp_path, make("after"))
+        first = tls.context(before.listen(), before.refused.append)
+        assert first is not None
+        renewable = tls.Renewable.of(first)
+
+        async with answering(renewable) as port:
+            before.port = after.port = port
+            await renewed(before, after, renewable)
+
+    async def renewed(before: Rig, after: Rig, renewable: tls.Renewable) -> None:
+        client = make("ci", before.authority, names=NAMED)
+        trusting_both = client.client_context(tmp_path, before.authority)
+        trusting_both.load_verify_locations(after.authority.write(tmp_path / "after.pem"))
+        reader, writer = await asyncio.open_connection("127.0.0.1", before.port, ssl=trusting_both)
+        second = tls.context(after.listen(), after.refused.append)
+        assert second is not None
+        renewable.renew(second)
+
+        writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        assert b"hello" in await reader.read()
+        writer.close()
+        assert await before.visit(None) == b""
+        assert b"hello" in await after.visit(None)
+        assert b"hello" in await after.visit(make("ci", after.authority, names=NAMED))
+        # The authority of before is none any more.
+        reader, writer = await asyncio.open_connection("127.0.0.1", before.port, ssl=trusting_both)
+        writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        with suppress(ssl.SSLError, ConnectionError):
+            assert b"hello" not in await reader.read()
+        writer.close()
+        assert after.refused == ["certificate_self_signed"]
+
+    with asyncio.Runner(loop_factory=factory) as runner:
+        runner.run(asyncio.wait_for(run(), 20))
+
+
+def test_when_the_own_certificate_ends_is_known(tmp_path: Path) -> None:
+    own = make("gateway", make("ca"))
+    listen = Listen(tls=ListenTls(cert=own.write(tmp_path / "own.pem"), key=own.write_key(tmp_path / "key.pem")))
+    ends = own.certificate.not_valid_after_utc.timestamp()
+    assert tls.expires(listen) == ends
+    assert tls.expires(Listen()) == 0
+    (tmp_path / "own.pem").write_text("nonsense")
+    assert tls.expires(listen) == 0
+    (tmp_path / "own.pem").unlink()
+    assert tls.expires(listen) == 0

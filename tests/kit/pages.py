@@ -99,6 +99,7 @@ class Told:
         self.tally = Tally(8, 1, 1, 20.0, 500.0)
         self.live: tuple[LiveCall, ...] = (LiveCall("c1", HOSTILE, HOSTILE, HOSTILE, "tools/call", "waiting", 1.5),)
         self.last_load: Object = {"ok": True, "at": "2026-08-23T10:00:00Z", "problems": []}
+        self.config: Object = {"in_force_since": "2026-08-23T10:00:00Z", "watched": True}
 
     @property
     def gateway(self) -> Gateway:
@@ -125,7 +126,7 @@ class Told:
             "ready": True,
             "reasons": [],
             "anonymous": True,
-            "config": {"path": "/etc/gateway.yaml", "sha256": "ab" * 32, "last_load": self.last_load},
+            "config": {"path": "/etc/gateway.yaml", "sha256": "ab" * 32, "last_load": self.last_load, **self.config},
             "approvals": {"pending": len(self.entries)},
             "alerts": {"raised": 3, "undelivered": 0, "recent": [ALERT]},
             "servers": self.servers,
@@ -144,7 +145,7 @@ class Told:
         self._did("pins", act, verb, target, dict(digests))
         return {}
 
-    def approvals(self, user: str) -> Object:
+    async def approvals(self, user: str) -> Object:
         return {"approvals": [*self.entries]}
 
     async def decide_approval(self, act: Act, verb: str, entry_id: str, reason: str) -> Object:
@@ -176,6 +177,9 @@ class Told:
     async def matrix(self, corner: Corner) -> Matrix:
         self.asked.append(("matrix", corner))
         return Matrix((HOSTILE, "bot"), ("a/x", f"a/{HOSTILE}"), (("yes", "no"), ("asks", "depends")), 30, 10_000)
+
+    async def weights(self) -> Object:
+        return {"bot": {"tools": 3, "approx_tokens": 1200}, HOSTILE: {"tools": 10_000, "approx_tokens": 2_000_000}}
 
     def policies(self) -> tuple[Object, ...]:
         return ({"name": HOSTILE, "mode": "shadow", "allow": [HOSTILE]},)

@@ -203,6 +203,37 @@ def test_who_can_call_what_and_why(signed_in: World) -> None:
     signed_in.do("complained")
 
 
+def test_how_much_of_a_context_each_clients_list_takes(signed_in: World) -> None:
+    signed_in.open("/policies")
+    rows = signed_in.text("section, main").splitlines()
+    weights = {row.split()[0]: row.split()[1:] for row in rows[rows.index("What clients see without a view") :] if row}
+    assert weights["bot"][0] == "3"
+    assert weights["intern"][0] == "1"
+    assert 0 < int(weights["intern"][1]) < int(weights["bot"][1])
+
+
+def test_a_mistake_in_the_config_is_read_about_before_anybody_asks_and_is_gone_once_it_is_mended(
+    signed_in: World,
+) -> None:
+    """S182: the file is watched."""
+    gateway = signed_in.gateway
+    good = gateway.file.read_text()
+    gateway.file.write_text(good.replace('"policies"', '"polices"'))
+    eventually(lambda: gateway.metric("mcp_gateway_config_reload_success") == 0, "the mistake is seen")
+    signed_in.open("")
+    assert "The config on the disk cannot be served; the one before is in force." in signed_in.text()
+    assert "did you mean 'policies'?" in signed_in.text()
+    assert "refused" in signed_in.text()
+    gateway.file.write_text(good)
+    eventually(lambda: gateway.metric("mcp_gateway_config_reload_success") == 1, "it is seen that it is mended")
+    signed_in.open("")
+    assert "because a file changed" in signed_in.text()
+    assert "watched: a change is read by itself" in signed_in.text()
+    assert "cannot be served" not in signed_in.text()
+    signed_in.do("click", role="button", name="Read the config again")
+    assert "for alice" in signed_in.text()
+
+
 @pytest.mark.parametrize(
     "path",
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -77,3 +78,10 @@ def test_a_call_id_is_spelled_as_the_ulid_specification_says(
     monkeypatch.setattr(time, "time_ns", lambda: milliseconds * 1_000_000 + 999_999)
     monkeypatch.setattr(module._dice, "getrandbits", lambda bits: dice if bits == 80 else None)
     assert new_call_id() == made
+
+
+def test_a_call_names_its_trace_for_the_log() -> None:
+    made = call({})
+    assert made.trace_id == ""
+    trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+    assert replace(made, trace={"traceparent": f"00-{trace}-00f067aa0ba902b7-01"}).trace_id == trace

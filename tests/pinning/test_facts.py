@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from gateway.config.servers import Server
 from gateway.pinning.facts import aspect_of, configured, digest, keyed, subject_of
 from tests.kit.definitions import http, stdio
+from tests.kit.openapi import source
 
 KEY = b"k" * 32
 
@@ -62,3 +64,24 @@ def test_a_fact_has_an_aspect_and_perhaps_a_subject() -> None:
 
 def test_an_ipv6_address_keeps_its_brackets() -> None:
     assert configured(http(url="http://[::1]:8080/mcp"), KEY)["origin"] == "http://[::1]:8080"
+
+
+def test_an_api_is_told_by_its_address_and_by_its_document() -> None:
+    settings = {"openapi": "https://u:pw@Docs.example/o.json?k=s3cret", "headers": {"X-Key": "s3cret"}}
+    before = configured(http(**settings), KEY)
+    assert set(before) == {"origin", "path", "address", "document", "document_address", "header:x-key"}
+    assert before["document"] == "https://docs.example:443/o.json"
+    assert not any(secret in str(before) for secret in ("s3cret", "pw"))
+    for url, fact in (
+        ("https://u:pw@other.example/o.json?k=s3cret", "document"),
+        ("https://u:pw@docs.example/p.json?k=s3cret", "document"),
+        ("https://u:pw@docs.example/o.json?k=new", "document_address"),
+    ):
+        assert changed(before, configured(http(**settings | {"openapi": url}), KEY)) == {fact}
+
+
+def test_a_document_in_a_file_is_told_by_what_is_in_it() -> None:
+    api = Server.model_validate({"openapi": "/srv/a.yaml"})
+    one, other = (configured(api.with_document(source({path: {}})), KEY) for path in ("/a", "/b"))
+    assert set(one) == {"document_sha256"}
+    assert changed(one, other) == {"document_sha256"}

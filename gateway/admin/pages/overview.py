@@ -7,7 +7,7 @@ from typing import Final
 from gateway.admin.pages import chart
 from gateway.admin.pages.approvals import HEADS, row
 from gateway.admin.pages.facts import as_object, number, part, string, strings
-from gateway.admin.pages.markup import Child, Html, Url, el, join, link, text
+from gateway.admin.pages.markup import Child, Html, Url, el, join, link, name, text
 from gateway.admin.pages.parts import act, badge, button, facts, notice, size, table, when
 from gateway.admin.pages.visit import Answer, Gateway, Page, Redirect, Visit
 from gateway.admin.views import Chosen
@@ -40,7 +40,7 @@ def _cards(status: Object, chain: Object) -> Html:
     up = sum(string(each, "state") == "up" for each in servers.values())
     off = sum(string(each, "state") == "off" for each in servers.values())
     differ = sum(string(each, "pin") in ("changed", "quarantined") for each in servers.values())
-    pending, ready = number(part(status, "approvals"), "pending"), status.get("ready") is True
+    pending = number(part(status, "approvals"), "pending")
     healthy = chain.get("healthy") is True
     reasons = ", ".join(strings(status, "reasons")) or "takes calls"
     raised = number(part(status, "alerts"), "raised")
@@ -55,9 +55,17 @@ def _cards(status: Object, chain: Object) -> Html:
         _card(link("/pins"), "Pins that differ", f"{differ:,}", "bad" if differ else "good"),
         _card(link("/alerts"), "Alerts", f"{raised:,}", "warn" if raised else "good"),
         _card(link("/audit"), "Audit log", "writes" if healthy else "cannot write", "good" if healthy else "bad"),
-        _card(link("/calls"), "Gateway", "ready" if ready else reasons, "good" if ready else "bad"),
+        _card(link("/calls"), "Gateway", *_standing(status, reasons)),
     ]
     return el("ul", {"class": "cards"}, cards)
+
+
+def _standing(status: Object, reasons: str) -> tuple[str, str]:
+    """Say whether it takes calls, and whether by the config that is on the disk; and how to colour that."""
+    if status.get("ready") is not True:
+        return reasons, "bad"
+    refused = part(part(status, "config"), "last_load").get("ok") is False
+    return ("config refused", "warn") if refused else ("ready", "good")
 
 
 def _card(to: Url, label: str, value: str, tone: str) -> Html:
@@ -102,7 +110,11 @@ def _config(visit: Visit, status: Object) -> Html:
             "endpoint": text(string(status, "endpoint")),
             "started": when(string(status, "started")),
             "config": el("code", None, string(config, "sha256")[:16]),
-            "last read": join(badge("ok" if last.get("ok") is True else "refused"), " ", when(string(last, "at"))),
+            "last read": join(
+                badge("ok" if last.get("ok") is True else "refused"), " ", when(string(last, "at")), " ", _why(last)
+            ),
+            "in force since": when(string(config, "in_force_since")),
+            "config files": None if "watched" not in config else _watching(config.get("watched") is True),
             "needs a restart": ", ".join(restart),
             "callers": badge("anonymous ones too", "warn")
             if status.get("anonymous") is True
@@ -110,7 +122,28 @@ def _config(visit: Visit, status: Object) -> Html:
         }
     )
     reload = act(visit, "/reload", {}, button("Read the config again")) if visit.may("reload") else None
-    return el("section", None, el("h2", None, "Gateway"), shown, el("ul", None, problems) if problems else None, reload)
+    wrong = join(
+        notice("The config on the disk cannot be served; the one before is in force.", "bad"), el("ul", None, problems)
+    )
+    return el("section", None, el("h2", None, "Gateway"), shown, wrong if problems else None, reload)
+
+
+def _why(last: Object) -> Child:
+    """Say what had the config read."""
+    user = string(last, "user")
+    match string(last, "cause"):
+        case "watch":
+            return "because a file changed"
+        case "signal":
+            return "on SIGHUP"
+        case "admin":
+            return join("for ", name(user)) if user else "on request"
+        case _:
+            return "at the start"
+
+
+def _watching(watched: bool) -> str:
+    return "watched: a change is read by itself" if watched else "not watched: read on request and on SIGHUP"
 
 
 async def reload(gateway: Gateway, visit: Visit) -> Answer:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from gateway.admin.pages.facts import string
+from gateway.admin.pages.facts import as_object, number, string
 from gateway.admin.pages.json_text import laid_out
 from gateway.admin.pages.markup import Html, el, join, link, name, text
 from gateway.admin.pages.parts import MAX_PAGE, Field, Line, anchor, badge, notice, search, table
 from gateway.admin.pages.visit import Answer, Gateway, Page, Visit
 from gateway.admin.views import Corner, Explained, Matrix, Supposed
 from gateway.protocol import rawjson
+from gateway.protocol.rawjson import Object
 
 MAX_POLICIES: Final = 100
 _WORDS: Final = {
@@ -39,6 +40,7 @@ async def policies(gateway: Gateway, visit: Visit) -> Answer:
         el("p", {"class": "hint"}, _LEGEND),
         table("Who can call what", ("tool", *map(_head, matrix.whos)), _lines(matrix)),
         _ways(visit, matrix, row, column),
+        _weights(await gateway.views.weights()),
         el("h2", None, "Policies"),
         _written(gateway),
     )
@@ -83,6 +85,18 @@ def _ways(visit: Visit, matrix: Matrix, row: int, column: int) -> Html | None:
         return None
     said = f"{matrix.total_tools:,} tools, {matrix.total_whos:,} who"
     return el("nav", {"class": "pager", "aria-label": "Parts of the matrix"}, links, el("span", None, said))
+
+
+def _weights(weights: Object) -> Html | None:
+    """Show how much of a model's context each client's list takes, the heaviest first."""
+    if not weights:
+        return None
+    found = [(client, as_object(each)) for client, each in weights.items()]
+    found.sort(key=lambda pair: -number(pair[1], "approx_tokens"))
+    lines: list[Line] = [
+        [name(client), f"{number(each, 'tools'):,}", f"{number(each, 'approx_tokens'):,}"] for client, each in found
+    ]
+    return table("What clients see without a view", ("client", "tools", "tokens, about"), lines)
 
 
 def _written(gateway: Gateway) -> Html:

@@ -5,10 +5,10 @@ Few fields are needed, so that writing them takes no library.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
-from gateway import __version__
 from gateway.protocol import rawjson
 from gateway.protocol.rawjson import Object, Value
 
@@ -38,9 +38,9 @@ _ATTRIBUTES: Final = (
 )
 
 
-def logs(records: list[Object]) -> tuple[bytes, str]:
-    """Write records as one export request."""
-    resource: list[Value] = [_attribute("service.name", "mcp-gateway"), _attribute("service.version", __version__)]
+def logs(records: list[Object], whose: Mapping[str, str]) -> tuple[bytes, str]:
+    """Write records as one export request; ``whose`` are the attributes of the service."""
+    resource: list[Value] = [_attribute(name, value) for name, value in whose.items()]
     body: Object = {
         "resourceLogs": [
             {

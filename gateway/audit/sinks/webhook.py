@@ -5,7 +5,6 @@ The address is judged where it is dialed; nothing of the environment takes part,
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Callable
 from typing import Final
 
@@ -17,6 +16,7 @@ from gateway.audit.sinks.delivery import Rejected, Unavailable
 from gateway.network import Dialing, Refused, factory
 from gateway.protocol import rawjson
 from gateway.protocol.rawjson import Object
+from gateway.telemetry.collector import Address, tls_context
 
 TIMEOUT: Final = 10.0
 _NEVER: Final = frozenset({400, 413, 415, 422})
@@ -24,14 +24,17 @@ _NEVER: Final = frozenset({400, 413, 415, 422})
 
 
 class HttpSink:
-    """Posts batches. ``encode`` makes a body and its content type of them."""
+    """Posts batches. ``encode`` makes a body and its content type of them; the address may bring headers of its own."""
 
-    def __init__(self, url: str, encode: Callable[[list[Object]], tuple[bytes, str]], timeout: float = TIMEOUT) -> None:
-        address = URL(url)
-        self._auth = (
-            {"Authorization": aiohttp.encode_basic_auth(address.user, address.password or "")} if address.user else {}
-        )
-        self._url = address.with_user(None)
+    def __init__(
+        self, place: str | Address, encode: Callable[[list[Object]], tuple[bytes, str]], timeout: float = TIMEOUT
+    ) -> None:
+        address = Address(place) if isinstance(place, str) else place
+        url = URL(address.url)
+        auth = {"Authorization": aiohttp.encode_basic_auth(url.user, url.password or "")} if url.user else {}
+        self._headers = {**auth, **address.headers}
+        self._tls = tls_context(address.ca)
+        self._url = url.with_user(None)
         self._encode = encode
         self._timeout = timeout
         self._session: aiohttp.ClientSession | None = None
@@ -40,7 +43,7 @@ class HttpSink:
         """Post them; see ``Sink``."""
         body, kind = self._encode(records)
         headers = {
-            **self._auth,
+            **self._headers,
             "Content-Type": kind,
             "User-Agent": f"aiohttp-mcp-gateway/{__version__}",
             # The same batch has the same key when it comes again.
@@ -59,11 +62,9 @@ class HttpSink:
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
-            tls = ssl.create_default_context()
-            tls.minimum_version = ssl.TLSVersion.TLSv1_2
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(
-                    ssl=tls, socket_factory=factory(Dialing(trusted=True), lambda: None), limit=1
+                    ssl=self._tls, socket_factory=factory(Dialing(trusted=True), lambda: None), limit=1
                 ),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 trust_env=False,

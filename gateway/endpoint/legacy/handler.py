@@ -27,12 +27,14 @@ from gateway.endpoint.rejection import Rejected, Rejection
 from gateway.endpoint.reply import Answer
 from gateway.endpoint.running import Ticket
 from gateway.endpoint.stream import CallStream
+from gateway.endpoint.trace import RequestSpan, request_span
 from gateway.errors import DownstreamError, Reason, RequestError
 from gateway.model.call import Call, Caller
 from gateway.model.exchange import Exchange
 from gateway.model.outcome import Complete, Failure, Outcome, Started
 from gateway.protocol import codes, headers, jsonrpc, meta, methods
 from gateway.protocol.jsonrpc import ErrorObject, Invalid, Message, Notification, Request, Response
+from gateway.protocol.meta import RequestMeta
 from gateway.protocol.methods import Role
 from gateway.protocol.rawjson import Object, Value, raw
 from gateway.protocol.versions import Era
@@ -46,6 +48,14 @@ class _Slot:
     """Where a request's task leaves its answer; None when the client cancelled it."""
 
     answer: Answer | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Ride:
+    """One request on its way: how its call is stopped, and what is told of it."""
+
+    ticket: Ticket
+    span: RequestSpan
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +104,7 @@ class LegacyHandler:
             Rejected: a check failed.
         """
         if isinstance(message, Request) and message.method == methods.INITIALIZE:
-            try:
-                return reply.respond(self.handshake.open(inbound, message), inbound.extra)
-            except RequestError as error:
-                raise classify.fault(Era.LEGACY, error, message.id, "handshake") from None
+            return self._open(inbound, message)
         session = await self._session(inbound, message.id if isinstance(message, Request) else None)
         if not isinstance(message, Request):
             self._notification(session, message)
@@ -106,6 +113,17 @@ class LegacyHandler:
             raise Rejected(_duplicate(message))
         track = session.tracks.begin(Sort.CALL, self._equipment.stream(inbound, "call"))
         return await self._deliver(inbound, track, self._respond(_Visit(inbound, session, track), message, track))
+
+    def _open(self, inbound: Inbound, request: Request) -> web.StreamResponse:
+        """Open a session. Of ``_meta`` nothing but trace context counts yet."""
+        with request_span(self._services.tracer, inbound, request) as span:
+            own = request.params.get("_meta")
+            told = RequestMeta(trace=meta.trace_context(own if isinstance(own, dict) else {}))
+            span.begin(told, Caller(Era.LEGACY, "", inbound.source, view=inbound.view))
+            try:
+                return reply.respond(self.handshake.open(inbound, request), inbound.extra)
+            except RequestError as error:
+                raise classify.fault(Era.LEGACY, error, request.id, "handshake") from None
 
     async def handle_array(self, inbound: Inbound, value: list[Value]) -> web.StreamResponse:
         """Answer an array with one array of answers, in order.
@@ -227,15 +245,16 @@ class LegacyHandler:
         self.handshake.sessions.touch(session)
 
     async def _fill(self, visit: _Visit, request: Request, ticket: Ticket, slot: _Slot) -> None:
-        try:
-            slot.answer = await self._answer(visit, request, ticket)
-        except UnknownTarget as error:
-            await self._services.denied(error.call)
-            slot.answer = _error(request, error)
-        except RequestError as error:
-            slot.answer = _error(request, error)
+        with request_span(self._services.tracer, visit.inbound, request) as span:
+            try:
+                slot.answer = await self._answer(visit, request, _Ride(ticket, span))
+            except RequestError as error:
+                if isinstance(error, UnknownTarget):
+                    await self._services.denied(error.call)
+                span.refused(error)
+                slot.answer = _error(request, error)
 
-    async def _answer(self, visit: _Visit, request: Request, ticket: Ticket) -> Answer | None:
+    async def _answer(self, visit: _Visit, request: Request, ride: _Ride) -> Answer | None:
         inbound, session = visit.inbound, visit.session
         row = classify.method_of(request.method, Era.LEGACY)
         told = classify.read_meta(request.params)
@@ -248,14 +267,14 @@ class LegacyHandler:
             info=session.info,
             view=session.view,
         )
-        asked = Asked(inbound.principal, caller, told, session.log_level)
+        asked = Asked(inbound.principal, caller, ride.span.begin(told, caller), session.log_level)
         if row.role is Role.CALL:
             own = await searching.answer(inbound.moment, request, asked)
             if own is not None:
                 self._services.listed(own.draft, own.items)
                 return reply.of_result(request.id, own.members)
             call = build(inbound.moment, request, row, asked)
-            return await self._call(visit, tasks.augmented(inbound.moment, call, request.params), ticket)
+            return await self._call(visit, tasks.augmented(inbound.moment, call, request.params), ride)
         params = known(request.params, row.members)
         if row.role is Role.LIST:
             reader = listing.Reader(inbound.principal, caller)
@@ -264,9 +283,9 @@ class LegacyHandler:
                 self._services.listed(draft_of(request, asked), listing.size(inbound.moment, row.name, reader))
             return reply.of_result(request.id, members)
         if row.role is Role.TASK:
-            return await self._task(visit, draft_of(request, asked), params, ticket)
+            return await self._task(visit, draft_of(request, asked), params, ride)
         if row.name == methods.RESOURCES_SUBSCRIBE:
-            return await self._subscribe(visit, draft_of(request, asked), _uri(params), ticket)
+            return await self._subscribe(visit, draft_of(request, asked), _uri(params), ride)
         self._local(session, request.method, params)
         return reply.of_result(request.id, {})
 
@@ -283,7 +302,7 @@ class LegacyHandler:
             case _:
                 return
 
-    async def _subscribe(self, visit: _Visit, draft: Call, uri: str, ticket: Ticket) -> Answer | None:
+    async def _subscribe(self, visit: _Visit, draft: Call, uri: str, ride: _Ride) -> Answer | None:
         """Decide and record it like any call, then have the owning server tell of the resource."""
         moment, session, updates = visit.inbound.moment, visit.session, self._equipment.updates
         target, definition = resolve(moment, draft, uri)
@@ -291,8 +310,10 @@ class LegacyHandler:
             raise invalid(f"a session may subscribe to at most {MAX_URIS} resources")
         call = replace(draft, params={"uri": target.name}, target=target, exposed=uri, definition=definition)
         exchange = Exchange()
-        outcome = await self._equipment.running.run(moment, call, exchange, ticket)
-        if session.ended or ticket.reason is Reason.CANCELLED:
+        ride.span.about(call)
+        outcome = await self._equipment.running.run(moment, call, exchange, ride.ticket)
+        ride.span.ended(call, outcome)
+        if session.ended or ride.ticket.reason is Reason.CANCELLED:
             return None
         if not isinstance(outcome, Complete):
             return reply.of_outcome(moment, call, exchange, outcome)
@@ -303,7 +324,7 @@ class LegacyHandler:
         await self._services.subscribed([target.server])
         return reply.of_result(call.rpc_id, {})
 
-    async def _call(self, visit: _Visit, call: Call, ticket: Ticket) -> Answer | None:
+    async def _call(self, visit: _Visit, call: Call, ride: _Ride) -> Answer | None:
         """Run a call to its answer; None when its client cancelled it."""
         inbound = visit.inbound
         exchange = exchange_for(inbound, call, visit.stream)
@@ -311,8 +332,10 @@ class LegacyHandler:
             sent_to = self._pages.watch(visit.session, visit.stream, call)
             ask = asker(visit.session.asks, visit.stream.send, call, exchange, sent_to)
             exchange.ask = tasks.related_ask(ask, call)
-        outcome = await self._equipment.running.run(inbound.moment, call, exchange, ticket)
-        if ticket.reason is Reason.CANCELLED:
+        ride.span.about(call)
+        outcome = await self._equipment.running.run(inbound.moment, call, exchange, ride.ticket)
+        ride.span.ended(call, outcome)
+        if ride.ticket.reason is Reason.CANCELLED:
             return None
         self._pages.of_error(visit.session, visit.stream, call, outcome)
         if isinstance(outcome, Started):
@@ -321,11 +344,11 @@ class LegacyHandler:
             answer = tasks.answer(inbound.moment, call, exchange, outcome)
         return answer
 
-    async def _task(self, visit: _Visit, draft: Call, params: Object, ticket: Ticket) -> Answer | None:
+    async def _task(self, visit: _Visit, draft: Call, params: Object, ride: _Ride) -> Answer | None:
         """Serve a request about the caller's tasks."""
         moment, sealer = visit.inbound.moment, self._services.sealer
         if draft.method != methods.TASKS_LIST:
-            return await self._call(visit, endpoint_tasks.call_of(moment, sealer, draft, params), ticket)
+            return await self._call(visit, endpoint_tasks.call_of(moment, sealer, draft, params), ride)
 
         async def look(call: Call) -> Outcome:
             return await self._equipment.running.run(moment, call, Exchange(), Ticket())

@@ -17,6 +17,7 @@ from gateway.endpoint.modern.listen import Listen
 from gateway.endpoint.modern.rounds import StateRejected
 from gateway.endpoint.reply import Answer
 from gateway.endpoint.running import Ticket
+from gateway.endpoint.trace import RequestSpan, request_span
 from gateway.errors import RequestError
 from gateway.model.call import Call, Caller
 from gateway.model.exchange import Exchange
@@ -64,12 +65,17 @@ class ModernHandler:
                 raise classify.fault(Era.MODERN, error, identifier, "response")
 
     async def _request(self, inbound: Inbound, request: Request) -> web.StreamResponse:
+        with request_span(self._services.tracer, inbound, request) as span:
+            return await self._traced(inbound, request, span)
+
+    async def _traced(self, inbound: Inbound, request: Request, span: RequestSpan) -> web.StreamResponse:
         try:
             row, told = classify.modern(request, inbound.head.headers)
-            asked = self._asked(inbound, told)
+            asked = self._asked(inbound, told, span)
             if row.role is Role.TASK:
                 draft, params = draft_of(request, asked), known(request.params, row.members)
-                return await self._call(inbound, tasks.call_of(inbound.moment, self._services.sealer, draft, params))
+                call = tasks.call_of(inbound.moment, self._services.sealer, draft, params)
+                return await self._call(inbound, call, span)
             if row.role is not Role.CALL:
                 return await self._local(inbound, request, row, asked)
             own = await searching.answer(inbound.moment, request, asked)
@@ -93,9 +99,9 @@ class ModernHandler:
         except RequestError as error:
             reason = "header_mismatch" if error.code == codes.HEADER_MISMATCH else "modern_request"
             raise classify.fault(Era.MODERN, error, request.id, reason) from None
-        return await self._call(inbound, call)
+        return await self._call(inbound, call, span)
 
-    def _asked(self, inbound: Inbound, told: RequestMeta) -> Asked:
+    def _asked(self, inbound: Inbound, told: RequestMeta, span: RequestSpan) -> Asked:
         caller = Caller(
             era=Era.MODERN,
             version=MODERN,
@@ -104,7 +110,7 @@ class ModernHandler:
             info=told.client_info or {},
             view=inbound.view,
         )
-        return Asked(inbound.principal, caller, told, told.log_level)
+        return Asked(inbound.principal, caller, span.begin(told, caller), told.log_level)
 
     async def _local(self, inbound: Inbound, request: Request, row: Method, asked: Asked) -> web.StreamResponse:
         params = known(request.params, row.members)
@@ -129,13 +135,15 @@ class ModernHandler:
             return tasks.answer(inbound.moment, call, exchange, outcome)
         return reply.of_outcome(inbound.moment, call, exchange, outcome)
 
-    async def _call(self, inbound: Inbound, call: Call) -> web.StreamResponse:
+    async def _call(self, inbound: Inbound, call: Call, span: RequestSpan) -> web.StreamResponse:
         """Run a call in the request's own task: the client's leaving cancels it (transports §Cancellation)."""
+        span.about(call)
         stream = self._equipment.stream(inbound, "call")
         exchange = exchange_for(inbound, call, stream)
         try:
             with patience(inbound, stream):
                 outcome = await self._equipment.running.run(inbound.moment, call, exchange, Ticket())
+            span.ended(call, outcome)
             answer = self._answer(inbound, call, exchange, outcome)
             return await deliver(self._services, inbound, stream, answer)
         except asyncio.CancelledError:

@@ -69,13 +69,14 @@ def _next_round(call: Call, carried: Value, given: Object) -> Call:
     if not isinstance(carried, dict):
         raise StateRejected
     call_id, number, state = carried.get("call"), carried.get("round"), carried.get("state")
-    answered = carried.get("answered")
+    answered, trace = carried.get("answered"), carried.get("trace")
     if not isinstance(call_id, str) or not isinstance(number, int) or not isinstance(answered, dict):
         raise StateRejected
     return replace(
         call,
         id=call_id,
         round=number,
+        earlier=meta.trace_context(trace) if isinstance(trace, dict) else {},
         request_state=state if isinstance(state, str) else None,
         input_responses=given | answered,
     )
@@ -88,6 +89,7 @@ def asking(sealer: Sealer, moment: Moment, call: Call, exchange: Exchange, asked
         "round": call.round + 1,
         "state": asked.state,
         "answered": asked.answered,
+        "trace": {**call.trace},
     }
     payload = rawjson.encode(carried)
     if len(payload) > MAX_STATE:

@@ -9,7 +9,7 @@ from gateway.admin.operations import Act
 from gateway.admin.pages import overview
 from gateway.admin.pages.visit import Redirect
 from gateway.errors import ConfigError, Problem
-from tests.kit.pages import SHOWN, Told, page, posted, visit
+from tests.kit.pages import HOSTILE, SHOWN, Told, page, posted, visit
 
 
 async def test_what_waits_and_what_is_wrong_is_seen_at_once() -> None:
@@ -45,3 +45,24 @@ async def test_the_last_failed_reload_is_shown() -> None:
     told.last_load = {"ok": False, "at": "2026-08-23T10:00:00Z", "problems": ["line 3: <x>"]}
     shown = page(await overview.overview(told.gateway, visit())).body.text
     assert "line 3: &lt;x&gt;" in shown
+    assert "the one before is in force" in shown
+    assert "<strong>config refused</strong>" in shown
+
+
+@pytest.mark.parametrize(
+    ("cause", "user", "said"),
+    [
+        ("start", None, "at the start"),
+        ("watch", None, "because a file changed"),
+        ("signal", None, "on SIGHUP"),
+        ("admin", HOSTILE, SHOWN),
+    ],
+)
+async def test_how_the_config_came_to_be_read_is_told(cause: str, user: str | None, said: str) -> None:
+    told = Told()
+    told.last_load = {"ok": True, "at": "2026-08-23T10:00:00Z", "problems": [], "cause": cause, "user": user}
+    shown = page(await overview.overview(told.gateway, visit())).body.text
+    assert said in shown[shown.index("last read") : shown.index("in force since")]
+    assert "watched: a change is read by itself" in shown
+    told.config = {"watched": False}
+    assert "read on request and on SIGHUP" in page(await overview.overview(told.gateway, visit())).body.text

@@ -19,6 +19,13 @@ async def test_who_can_call_what_is_a_matrix_whose_cells_lead_to_the_reason() ->
     assert told.asked == [("matrix", Corner())]
 
 
+async def test_what_each_clients_list_weighs_is_shown_the_heaviest_first() -> None:
+    shown = page(await policies.policies(Told().gateway, visit("/policies"))).body.text
+    weights = shown[shown.index("What clients see without a view") :]
+    assert 0 < weights.index("2,000,000") < weights.index("1,200")
+    assert SHOWN in weights
+
+
 async def test_a_large_matrix_is_walked_in_both_directions() -> None:
     told = Told()
     shown = page(await policies.policies(told.gateway, visit("/policies", row="50", column="12", text="x"))).body.text

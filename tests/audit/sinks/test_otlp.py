@@ -20,7 +20,7 @@ RECORD: Object = {
 
 
 def test_a_record_is_a_log_record_with_the_conventions_attributes() -> None:
-    body, kind = logs([RECORD, {"event": "auth.failed", "ts": "odd"}])
+    body, kind = logs([RECORD, {"event": "auth.failed", "ts": "odd"}], {"service.name": "mcp-gateway"})
     assert kind == "application/json"
     (resource,) = json.loads(body)["resourceLogs"]
     first, second = resource["scopeLogs"][0]["logRecords"]

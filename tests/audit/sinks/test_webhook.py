@@ -8,7 +8,9 @@ import pytest
 
 from gateway.audit.sinks.delivery import Rejected, Unavailable
 from gateway.audit.sinks.webhook import HttpSink, json_lines
+from gateway.errors import ConfigError
 from gateway.protocol.rawjson import Object
+from gateway.telemetry.collector import Address
 from tests.kit.hook import Hook
 
 RECORDS: list[Object] = [{"chain": "gw1", "seq": number, "event": "call.end"} for number in (7, 8)]
@@ -24,6 +26,21 @@ async def test_a_batch_is_json_lines_with_a_key_of_its_own() -> None:
     assert headers["Content-Type"] == "application/x-ndjson"
     assert headers["Idempotency-Key"] == "gw1:7-8"
     assert headers["Authorization"].startswith("Basic ")
+
+
+async def test_an_address_may_bring_headers_of_its_own() -> None:
+    async with Hook.listening() as hook:
+        sink = HttpSink(Address(hook.url, {"Authorization": "Bearer t", "X-Scope-OrgID": "team"}), json_lines)
+        await sink.send(RECORDS)
+        await sink.aclose()
+        headers = hook.headers[0]
+    assert (headers["Authorization"], headers["X-Scope-OrgID"]) == ("Bearer t", "team")
+    assert headers["Content-Type"] == "application/x-ndjson"
+
+
+def test_authorities_that_cannot_be_read_are_said_before_anything_is_sent() -> None:
+    with pytest.raises(ConfigError, match=r"telemetry\.otlp\.ca"):
+        HttpSink(Address("https://host", ca="absent.pem"), json_lines)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,100 @@
+"""Values that cannot work are refused before anything is deployed, by name and with what to set instead."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import pytest
+
+from tests.kit.chart import template, values_of
+
+Json: TypeAlias = dict[str, Any]
+
+STATE: Json = {"valkey": {"secret": "a"}, "postgres": {"secret": "b"}, "sealing": {"secret": "c"}}
+
+
+def refused(name: str, more: Json) -> str:
+    done = template("helm", values_of(name), more)
+    assert done.returncode != 0, done.stdout
+    return done.stderr
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"config": {"clients": None}}, "callers must prove who they are"),
+        ({"config": {"admin": {"users": None}}}, "set config.admin.users"),
+        ({"config": {"listen": {"public_url": ""}}}, "Set config.listen.public_url"),
+        ({"config": {"listen": {"behind_tls_proxy": False}}}, "Keys would travel readable"),
+        ({"tls": {"clientCa": True}}, "tls.clientCa needs tls.secret"),
+        ({"metrics": {"serviceMonitor": {"enabled": True}}}, "metrics.serviceMonitor needs metrics.token.secret"),
+        ({"httpRoute": {"enabled": True}}, "httpRoute.parentRefs"),
+        ({"terminationGracePeriodSeconds": 34}, "Set 35 or more"),
+        ({"sharedState": {"valkey": {"secret": "a"}}}, "set sharedState.sealing.secret"),
+        ({"config": {"state": {"database": "postgres://db/mcp"}}}, "set sharedState.sealing.secret"),
+        (
+            {"existingConfigMap": {"name": "own"}, "policyFiles": {"a.yaml": "policies: []"}},
+            "replaces the whole config",
+        ),
+    ],
+)
+def test_values_that_cannot_work_together(more: Json, says: str) -> None:
+    assert says in refused("minimal", more)
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"replicas": 3}, "replicas: 3: several pods need state that they share. Set sharedState.valkey.secret"),
+        ({"replicas": 2, "sharedState": {**STATE, "valkey": {"secret": ""}}}, "sharedState.valkey.secret (limits"),
+        ({"replicas": 2, "sharedState": {**STATE, "postgres": {"secret": ""}}}, "sharedState.postgres.secret (pins"),
+        ({"autoscaling": {"enabled": True}}, "autoscaling to 6 pods: several pods need state that they share"),
+        ({"autoscaling": {"enabled": True, "minReplicas": 4, "maxReplicas": 3}, "sharedState": STATE}, "maxReplicas"),
+        ({"autoscaling": {"enabled": True, "targetCPU": None}, "sharedState": STATE}, "something to go by"),
+        ({"kind": "Deployment", "replicas": 2, "sharedState": STATE}, "share one volume. Set kind: StatefulSet"),
+        (
+            {"kind": "Deployment", "replicas": 2, "sharedState": STATE, "persistence": {"enabled": False}},
+            "Set config.audit.sinks, or kind: StatefulSet",
+        ),
+        ({"replicas": 2, "sharedState": STATE, "persistence": {"existingClaim": "x"}}, "cannot share"),
+        ({"replicas": 2, "existingConfigMap": {"name": "own"}}, "existingConfigMap.sharesState"),
+    ],
+)
+def test_several_pods_that_would_not_agree(more: Json, says: str) -> None:
+    assert says in refused("minimal", more)
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"replica": 3}, "replica"),
+        ({"replicas": 0}, "replicas"),
+        ({"drainSeconds": 0}, "drainSeconds"),
+        ({"kind": "DaemonSet"}, "kind"),
+        ({"image": {"digest": "latest"}}, "digest"),
+        ({"image": {"variant": "java"}}, "variant"),
+        ({"image": {"repositry": "x"}}, "repositry"),
+        ({"config": {"listen": {"host": "127.0.0.1"}}}, "host"),
+        ({"config": {"listen": {"drain": "5s"}}}, "drain"),
+        ({"config": {"listen": {"linger": "5s"}}}, "linger"),
+        ({"config": {"listen": {"public_url": "http://mcp.example.com/mcp"}}}, "public_url"),
+        ({"config": {"admin": {"metrics_token": "secret-in-a-configmap"}}}, "metrics_token"),
+        ({"config": {"state": {"dir": "/elsewhere"}}}, "dir"),
+        ({"config": {"audit": {"dir": "/elsewhere"}}}, "dir"),
+        ({"persistence": {"size": "8 gigabytes"}}, "size"),
+        ({"service": {"port": 0}}, "port"),
+        ({"service": {"type": "ExternalName"}}, "type"),
+        ({"ingress": {"controller": "apache"}}, "controller"),
+        ({"ingress": {"annotations": {"a": 1}}}, "annotations"),
+        ({"metrics": {"serviceMonitor": {"interval": "often"}}}, "interval"),
+        ({"policyFiles": {"../evil.yaml": "x"}}, "../evil.yaml"),
+        ({"secretFiles": ["Not_A_Name"]}, "secretFiles"),
+        ({"rollPods": "sometimes"}, "rollPods"),
+        ({"sharedState": {"sealing": {"keys": []}}}, "keys"),
+    ],
+)
+def test_the_schema_names_what_is_wrong(more: Json, says: str) -> None:
+    told = refused("minimal", more)
+
+    assert "don't meet the specifications of the schema" in told
+    assert says in told
