@@ -50,6 +50,7 @@ fuzz: $(VENV)/.test
 soak: $(VENV)/.test
 	$(BIN)/python -m tests.bench.soak
 	$(BIN)/python -m tests.bench.audit_edits
+	$(BIN)/python -m tests.bench.replicas
 
 ## image-steps: build every variant of the image without an engine and run it (root, Debian with mmdebstrap; minutes)
 image-steps: $(VENV)/.test

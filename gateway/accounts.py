@@ -23,9 +23,13 @@ from gateway.protocol.rawjson import Object
 
 
 class Accounts:
-    """Opens accounts. ``key`` hides what may not be kept; ``write`` takes a record that nobody waits for."""
+    """Opens accounts. ``key`` hides what may not be kept; ``write`` takes a record that nobody waits for.
 
-    def __init__(self, log: AuditLog, key: AuditKey, write: Callable[[Object], None]) -> None:
+    ``replica`` is whose log it is, "" where there is but one.
+    """
+
+    def __init__(self, log: AuditLog, key: AuditKey, write: Callable[[Object], None], replica: str = "") -> None:
+        self._replica = replica
         self._log = log
         self._key = key
         self._write = write
@@ -40,15 +44,24 @@ class Accounts:
             loaded.digest,
             durable_end=audit.durability == "each",
             keep=self._log.keep,
+            replica=self._replica,
         )
+
+    def describe(self, snapshot: Snapshot, call: Call, exchange: Exchange) -> Object:
+        """Return the part that all records of a call share, for a request of which no step runs here."""
+        return self.of(snapshot.loaded).describe(call, _passage(snapshot, call, exchange))
 
     def close(self, snapshot: Snapshot, call: Call, exchange: Exchange, outcome: Outcome) -> None:
         """Close the account of a parked call that ended while its client was away."""
-        now = datetime.now(UTC)
-        decision = snapshot.engine.decide(Question(call.principal, call.target, call.arguments, call.caller.view, now))
-        account, passage = self.of(snapshot.loaded), Passage(exchange, decision)
+        account, passage = self.of(snapshot.loaded), _passage(snapshot, call, exchange)
         ending = Ending(exchange, outcome, time.monotonic(), call.round, account.result(call, passage, outcome))
         described = account.describe(call, passage)
         # A request about a task is part of a call that has ended already.
         over = record.call_end if call.task is None else partial(record.call_round, held=False)
         self._write(over(described, ending))
+
+
+def _passage(snapshot: Snapshot, call: Call, exchange: Exchange) -> Passage:
+    now = datetime.now(UTC)
+    question = Question(call.principal, call.target, call.arguments, call.caller.view, now)
+    return Passage(exchange, snapshot.engine.decide(question))

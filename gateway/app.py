@@ -21,6 +21,7 @@ from gateway.admin.access import Access
 from gateway.admin.pages.site import Site
 from gateway.admin.pages.visit import Gateway
 from gateway.admin.server import AdminServer
+from gateway.admin.session import Sessions
 from gateway.config.root import AdminUser, Listen, LoadedConfig
 from gateway.config.watch import Watch
 from gateway.dashboard import Dashboard
@@ -98,16 +99,18 @@ async def serve(loaded: LoadedConfig, announce: Announce, *, watch: bool = True)
         def refused(reason: str) -> None:
             runtime.metrics.http_rejected_total.inc(reason=reason)
 
-        admin_url, token_file = await stack.enter_async_context(_admin_listener(loaded, pages, refused))
+        admin_url, token_file = await stack.enter_async_context(_admin_listener(runtime, pages, refused))
         signals.reload_on_hangup(runtime.reloading)
         if watch:
             signals.reload_on_change(runtime.reloading)
         announce(Addresses(url, admin_url, token_file))
         _log.info("serving", endpoint=url, admin=admin_url, pid=os.getpid())
         await signals.stop.wait()
+        runtime.leaving = True
+        await signals.told_now(loaded.config.listen.linger)
         runtime.begin_drain()
         _log.info("draining", seconds=loaded.config.listen.drain)
-        await _drain(endpoint, signals)
+        await _drain(endpoint, runtime, signals)
     _log.info("stopped")
 
 
@@ -116,13 +119,18 @@ def _configure_logs(runtime: Runtime) -> None:
     configure(telemetry.log_format, telemetry.log_level)
 
 
-async def _drain(endpoint: Endpoint, signals: Signals) -> None:
-    """Let calls finish; a second signal ends the wait."""
+async def _drain(endpoint: Endpoint, runtime: Runtime, signals: Signals) -> None:
+    """Let calls finish, those that wait here for clients of other replicas too; a second signal ends the wait."""
     tasks = TaskSet(on_crash(_log))
-    drained = tasks.start(endpoint.drain(), "drain")
+    drained = tasks.start(_drained(endpoint, runtime), "drain")
     now = tasks.start(_wait(signals.now), "second signal")
     await asyncio.wait((drained, now), return_when=asyncio.FIRST_COMPLETED)
     await tasks.aclose()
+
+
+async def _drained(endpoint: Endpoint, runtime: Runtime) -> None:
+    seconds = runtime.current().config.listen.drain
+    await asyncio.gather(endpoint.drain(), runtime.neighbours.drain(seconds))
 
 
 async def _wait(event: asyncio.Event) -> None:
@@ -156,6 +164,12 @@ class Signals:
             for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
                 loop.remove_signal_handler(number)
             await self._tasks.aclose()
+
+    async def told_now(self, seconds: float) -> None:
+        """Wait so long, or until told for the second time."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self.now.wait()
 
     def _ended(self) -> None:
         if self.stop.is_set():
@@ -223,17 +237,18 @@ def _secured(listen: Listen, runtime: Runtime) -> ssl.SSLContext | None:
 
 
 @asynccontextmanager
-async def _admin_listener(loaded: LoadedConfig, gateway: Gateway, report: Report) -> AsyncIterator[tuple[str, str]]:
+async def _admin_listener(runtime: Runtime, gateway: Gateway, report: Report) -> AsyncIterator[tuple[str, str]]:
     """Listen for operators; yields the URL and the file of the token made for them, if one was.
 
     Connections are those of the endpoint: bounded, and with error pages that echo nothing (S17).
     """
-    admin = loaded.config.admin
+    config = runtime.current().config
+    admin = config.admin
     users, token_file = dict(admin.users), ""
     if not users:
-        token_file, users = _make_token(Path(loaded.config.state.dir))
+        token_file, users = _make_token(Path(config.state.dir))
     access = Access(admin.host, users, admin.metrics_token.get_secret_value())
-    pages = Site(gateway, access)
+    pages = Site(gateway, access, Sessions(users, runtime.store, runtime.sealer))
     server = Server(AdminServer(gateway.operations, access, pages.handle).handle, _ADMIN_BOUNDS, report)
     runner = web.ServerRunner(server, shutdown_timeout=_CUT_SECONDS)
     await runner.setup()

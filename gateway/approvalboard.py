@@ -110,7 +110,7 @@ def _refused(error: Ineligible | Settled | Unwritable) -> Exception:
         case Settled():
             return Conflict(str(error))
         case _:
-            return Conflict("the file of approvals cannot be written: nothing was changed")
+            return Conflict("the approvals cannot be kept now: nothing was changed")
 
 
 async def _shown_beside(entry: Entry, user: str) -> Object:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
 
 from gateway.catalog.build import build
 from gateway.catalog.keep import Keep
 from gateway.config.root import LoadedConfig
 from gateway.downstream.fingerprint import fingerprint
+from gateway.durable import FINGERPRINT_KEY, KEY_BYTES
 from gateway.errors import ConfigError, Problem
 from gateway.model.call import Target
 from gateway.model.catalog import HeldBack, Listing
@@ -19,10 +19,7 @@ from gateway.pipeline import extensions
 from gateway.policy.coverage import dead_rules, sees_nothing
 from gateway.policy.engine import Engine
 from gateway.state.files import read_or_create_key
-
-FINGERPRINT_KEY: Final = "fingerprint.key"
-KEY_BYTES: Final = 32
-CATALOG: Final = "catalog"
+from gateway.state.folder import FolderDocuments
 
 
 @dataclass(slots=True)
@@ -49,8 +46,8 @@ def kept_listings(loaded: LoadedConfig) -> dict[str, Listing]:
     """Return the lists that the gateway kept when it last ran; makes no file."""
     state = Path(loaded.config.state.dir)
     listings: dict[str, Listing] = {}
-    if (state / CATALOG).is_dir() and (state / FINGERPRINT_KEY).is_file():
-        key, keep = read_or_create_key(state / FINGERPRINT_KEY, KEY_BYTES), Keep(state / CATALOG)
+    if not loaded.config.state.database.get_secret_value() and (state / FINGERPRINT_KEY).is_file():
+        key, keep = read_or_create_key(state / FINGERPRINT_KEY, KEY_BYTES), Keep(FolderDocuments(state))
         for name, server in loaded.config.servers.items():
             kept = keep.load(name, fingerprint(name, server, key))
             if kept is not None:
@@ -63,7 +60,9 @@ def against_kept(loaded: LoadedConfig) -> Findings:
     listings = kept_listings(loaded)
     findings = against(loaded, listings)
     missing = [name for name in loaded.config.servers if name not in listings]
-    if missing and loaded.config.policies:
+    if missing and loaded.config.state.database.get_secret_value():
+        findings.notes.append("kept lists are where state.database says and are not read; --live lists the servers")
+    elif missing and loaded.config.policies:
         findings.notes.append(f"never listed, so rules about them are not judged: {', '.join(missing)}")
     return findings
 

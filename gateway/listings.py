@@ -3,32 +3,49 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
-from pathlib import Path
+from collections.abc import Collection, Mapping
 
 from gateway.catalog.keep import Keep
 from gateway.config.root import LoadedConfig
 from gateway.config.servers import Server
 from gateway.downstream.fingerprint import fingerprint
 from gateway.model.catalog import Catalog, Kind, Listing
+from gateway.state.documents import Documents
 
 
 class Listings:
     """Lists by server and fingerprint of its config: what another config listed says nothing about this one."""
 
-    def __init__(self, directory: Path, key: bytes) -> None:
-        self._keep = Keep(directory)
+    def __init__(self, documents: Documents, key: bytes) -> None:
+        self._keep = Keep(documents)
         self._key = key
         self._known: dict[tuple[str, str], Listing] = {}
 
-    def known(self, loaded: LoadedConfig) -> dict[str, Listing]:
-        """Return the lists of servers that are configured as they were then, kept ones included."""
-        known: dict[str, Listing] = {}
+    async def refresh(self, loaded: LoadedConfig) -> None:
+        """Look for lists that were kept of servers that none are known of, beside the loop."""
+        self.take(await asyncio.to_thread(self.look, loaded))
+
+    def take(self, found: Mapping[tuple[str, str], Listing]) -> None:
+        """Put lists in force that were found; what a server said meanwhile is newer."""
+        self._known = {**found, **self._known}
+
+    def look(self, loaded: LoadedConfig) -> Mapping[tuple[str, str], Listing]:
+        """Return lists that were kept of servers that none are known of. Blocks."""
+        found: dict[tuple[str, str], Listing] = {}
         for name, server in loaded.config.servers.items():
             digest = fingerprint(name, server, self._key)
-            listing = self._known.get((name, digest)) or self._keep.load(name, digest)
+            listing = self._keep.load(name, digest) if (name, digest) not in self._known else None
             if listing is not None:
-                known[name] = self._known[name, digest] = listing
+                found[name, digest] = listing
+        return found
+
+    def known(self, loaded: LoadedConfig) -> dict[str, Listing]:
+        """Return the lists of servers that are configured as they were then."""
+        known: dict[str, Listing] = {}
+        for name, server in loaded.config.servers.items():
+            listing = self._known.get((name, fingerprint(name, server, self._key)))
+            if listing is not None:
+                known[name] = listing
         return known
 
     def put(self, server: Server, listing: Listing) -> Listing | None:

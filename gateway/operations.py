@@ -39,12 +39,18 @@ class Operator:
     def readiness(self) -> Readiness:
         """Tell whether calls are taken: not while draining, nor without an audit log where that stops them."""
         reasons = []
-        if self._runtime.draining():
+        if self._runtime.leaving or self._runtime.draining():
             reasons.append("draining")
         if not self._runtime.audit.healthy and self._runtime.current().config.audit.on_failure == "closed":
             reasons.append("audit_unavailable")
-        details = () if self._runtime.reloading.good else ("config_reload_failed",)
-        return Readiness(not reasons, tuple(reasons), details)
+        details = []
+        if not self._runtime.reloading.good:
+            details.append("config_reload_failed")
+        if self._runtime.store_status()["state"] != "up":
+            details.append("store_degraded")
+        if not self._runtime.durable.documents.health().reachable:
+            details.append("database_unreachable")
+        return Readiness(not reasons, tuple(reasons), tuple(details))
 
     def render_metrics(self, accept: str) -> tuple[bytes, str]:
         """Return the metrics."""
@@ -65,6 +71,7 @@ class Operator:
             "endpoint": self._endpoint,
             "started": runtime.started_at.isoformat(timespec="seconds"),
             "uptime_s": int(up.total_seconds()),
+            "replica": runtime.post.replica,
             "ready": readiness.ready,
             "reasons": list(readiness.reasons),
             "anonymous": snapshot.loaded.anonymous,
@@ -74,6 +81,8 @@ class Operator:
                 **runtime.reloading.status(),
             },
             "audit": {"dir": snapshot.config.audit.dir, "healthy": runtime.audit.healthy},
+            "store": runtime.store_status(),
+            "database": runtime.durable.status(),
             "approvals": {"pending": runtime.oversight.ledger.pending},
             "alerts": runtime.oversight.alerts.status(),
             "servers": report.servers(snapshot.loaded, runtime.pool.status(), snapshot.catalog, self._pin),

@@ -8,13 +8,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from gateway.alerts.alerts import Alerts, Means
 from gateway.alerts.watch import Watch
 from gateway.approvals.entry import Entry
-from gateway.approvals.file import FILE, ApprovalFile
+from gateway.approvals.file import ApprovalFile
 from gateway.approvals.ledger import Ledger, Unwritable
 from gateway.audit import events
 from gateway.audit.keys import AuditKey
@@ -22,9 +21,12 @@ from gateway.config.root import LoadedConfig
 from gateway.model.call import Call
 from gateway.model.catalog import Catalog
 from gateway.model.principal import Principal
-from gateway.pipeline.approve import Desk, Passes
+from gateway.pipeline.approve import Desk
+from gateway.pipeline.passes import Passes
 from gateway.protocol.rawjson import Object
+from gateway.state.documents import Documents
 from gateway.state.sealing import Sealer
+from gateway.state.store import Store
 from gateway.telemetry.logs import get_logger
 from gateway.telemetry.metrics import Metrics
 
@@ -36,11 +38,12 @@ TICK: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where approvals are kept, what seals them there, and what the audit log hashes with."""
+    """Where approvals are kept, what seals them there, what the audit log hashes with, and where passes are."""
 
-    state: Path
+    documents: Documents
     sealer: Sealer
     key: AuditKey
+    store: Store
 
 
 class Oversight:
@@ -57,8 +60,8 @@ class Oversight:
         self._means = means = Means(write, metrics, places.key)
         self._catalog = catalog
         self.alerts = Alerts(means)
-        self.ledger = Ledger(ApprovalFile(places.state / FILE, places.sealer), self._told)
-        self.desk = Desk(self.ledger, Passes(), self._definition)
+        self.ledger = Ledger(ApprovalFile(places.documents, places.sealer), self._told)
+        self.desk = Desk(self.ledger, Passes(places.store, places.sealer), self._definition)
         means.metrics.approvals_pending.set(self.ledger.pending)
 
     def apply(self, loaded: LoadedConfig) -> None:
@@ -67,14 +70,27 @@ class Oversight:
 
     async def run(self) -> None:
         """End what is over, until cancelled."""
+        told = False
         while True:
             await asyncio.sleep(TICK)
             await self.alerts.settle()
             try:
                 await self.ledger.sweep()
+                told = False
             except Unwritable as error:
-                _log.error("approvals_not_written", reason=str(error))
+                if not told:
+                    # Once: an outage may last.
+                    _log.error("approvals_not_written", reason=str(error))
+                told = True
             self._means.metrics.approvals_pending.set(self.ledger.pending)
+
+    async def reread(self, changed: Callable[[str], bool]) -> None:
+        """Take what other replicas have written about approvals: calls that wait for it go on."""
+        try:
+            await self.ledger.reread()
+        except Unwritable as error:
+            _log.error("approvals_not_read", reason=str(error))
+        self._means.metrics.approvals_pending.set(self.ledger.pending)
 
     def _definition(self, call: Call) -> str:
         """Return the digest of what a call names as it is now; of one that is listed no more, what it was."""

@@ -13,16 +13,18 @@ from gateway.audit import events
 from gateway.audit.log import AuditLog
 from gateway.news import lines_of
 from gateway.pinning.approval import can_approve
-from gateway.pinning.pins import Pin
+from gateway.pinning.pins import Overtaken, Pin
 from gateway.pinning.verify import Difference
 from gateway.protocol.rawjson import Object, Value
 from gateway.telemetry.text import printable
-from gateway.trust import Trust, Watched
+from gateway.trust import Trust
+from gateway.watched import Watched
 
 _MAX_SHOWN: Final = 1000
 _MAX_NAME: Final = 200
 _ALL: Final = slice(0, _MAX_SHOWN)
 _TOOL: Final = "tool:"
+_CHANGED: Final = "it has changed since it was shown: look at it again (pins show)"
 
 
 class Pinboard:
@@ -113,7 +115,7 @@ class Pinboard:
             chosen = chosen[:1]
             now = {chosen[0].item: chosen[0].after}
         if dict(digests) != now:
-            raise Conflict("it has changed since it was shown: look at it again (pins show)")
+            raise Conflict(_CHANGED)
         return chosen
 
     def _is_rejected(self, name: str, item: Difference) -> bool:
@@ -125,8 +127,12 @@ class Pinboard:
         for item in chosen:
             facts: Object = {"server": name, "name": item.item, "before": item.before, "after": item.after}
             await self._audit.append(events.admin(f"pins_{verb}", act.user, facts, act.source), durable=True)
-        if not await self._trust.decide(name, chosen, approve=approve):
-            raise Conflict("the pin file cannot be written: nothing was changed")
+        try:
+            saved = await self._trust.decide(name, chosen, approve=approve)
+        except Overtaken:
+            raise Conflict(_CHANGED) from None
+        if not saved:
+            raise Conflict("the pins cannot be written now: nothing was changed")
         if approve:
             for item in chosen:
                 done: Object = {"name": item.item, "before": item.before, "after": item.after, "user": act.user}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, TypeAlias
@@ -15,13 +15,14 @@ from typing import Final, TypeAlias
 from gateway.admin.operations import Act
 from gateway.config.loader import load
 from gateway.config.reload_rules import reload_problems, renewed
-from gateway.config.restart import restart_needed, with_running_sections
+from gateway.config.restart import restart_needed, with_running_files, with_running_sections
 from gateway.config.root import LoadedConfig
 from gateway.config.sources import Sources
 from gateway.config.start_rules import start_problems
 from gateway.config.watch import Watch
-from gateway.errors import ConfigError
+from gateway.errors import ConfigError, Problem
 from gateway.protocol.rawjson import Object, Value
+from gateway.tasks import outcome
 from gateway.telemetry.logs import get_logger
 from gateway.telemetry.metrics import Metrics
 
@@ -29,6 +30,8 @@ SIGNALLED: Final = Act("", "", "signal")
 WATCHED: Final = Act("", "", "watch")
 _DOUBTS: Final = 5
 """How often a config is read again before it is said to be wrong, while its files keep changing."""
+_AGAIN: Final = 5.0
+"""Seconds until files are looked at again after that failed."""
 _log = get_logger("reload")
 
 Prepare: TypeAlias = Callable[[LoadedConfig], Callable[[], None]]
@@ -39,10 +42,12 @@ Prepare: TypeAlias = Callable[[LoadedConfig], Callable[[], None]]
 class Running:
     """The gateway that runs: the config in force, and how to put another in force with servers whose files are new.
 
-    ``put`` raises ``ConfigError`` before it has changed anything.
+    ``recall`` looks for what is kept of new servers, and may wait for a disk or a database. ``put`` raises
+    ``ConfigError`` before it has changed anything.
     """
 
     config: Callable[[], LoadedConfig]
+    recall: Callable[[LoadedConfig], Awaitable[None]]
     put: Callable[[LoadedConfig, Collection[str]], None]
 
 
@@ -73,7 +78,7 @@ class Reloading:
         return {"last_load": self._result, "in_force_since": self._in_force, "watched": self._watching}
 
     def sources(self) -> Sources:
-        """Return what the last load drew on, whether or not it could be served."""
+        """Return what the last load drew on, whether or not it could be served, and files that are still in use."""
         return self._sources
 
     def prepares(self, prepare: Prepare) -> None:
@@ -100,19 +105,44 @@ class Reloading:
     async def follow(self, watch: Watch) -> None:
         """Reload whenever ``watch`` sees a change, until cancelled."""
         self._watching = True
-        while True:
-            await watch.changed()
-            for doubts in range(_DOUBTS):
-                try:
-                    await self._attempt(WATCHED)
-                except ConfigError as error:
-                    # Somebody may be in the middle of writing it.
-                    if doubts + 1 < _DOUBTS and await watch.moved():
-                        continue
-                    self._refused(error, WATCHED)
-                break
+        try:
+            while True:
+                seen = await outcome(watch.changed())
+                if isinstance(seen, Exception):
+                    _log.error("config_watch_failed", error=type(seen).__name__)
+                    await asyncio.sleep(_AGAIN)
+                    continue
+                # To say that a reload was refused may fail too.
+                failed = await outcome(self._react(watch))
+                if isinstance(failed, Exception):
+                    _log.error("config_watch_failed", error=type(failed).__name__)
+        finally:
+            self._watching = False
+
+    async def _react(self, watch: Watch) -> None:
+        for doubts in range(_DOUBTS):
+            try:
+                await self._attempt(WATCHED)
+            except ConfigError as error:
+                # Somebody may be in the middle of writing it.
+                if doubts + 1 < _DOUBTS and await outcome(watch.moved()) is True:
+                    continue
+                self._refused(error, WATCHED)
+            return
 
     async def _attempt(self, act: Act) -> Object:
+        """Reload; whatever stands in the way is a reason to refuse, a disk or a database included."""
+        reloaded = await outcome(self._renew(act))
+        match reloaded:
+            case ConfigError():
+                raise reloaded
+            case Exception():
+                text = f"could not be reloaded: {type(reloaded).__name__}"
+                raise ConfigError([Problem(text, file=str(self._running.config().path))]) from reloaded
+            case _:
+                return reloaded
+
+    async def _renew(self, act: Act) -> Object:
         async with self._lock:
             running = self._running.config()
             # Reading a long file takes long enough for others to notice.
@@ -121,7 +151,8 @@ class Reloading:
             if problems:
                 raise ConfigError(problems)
             restart = restart_needed(running.config, loaded.config)
-            wanted = with_running_sections(running, loaded)
+            wanted = with_running_sections(running, loaded).model_copy(update={"sources": self._sources})
+            await self._running.recall(loaded)
             commits = [prepare(wanted) for prepare in self._prepares]
             self._running.put(wanted, renewed(running, loaded))
             for commit in commits:
@@ -130,7 +161,7 @@ class Reloading:
             return self._result
 
     def _drew(self, sources: Sources) -> None:
-        self._sources = sources
+        self._sources = with_running_files(self._running.config().sources, sources)
 
     def _took(self, act: Act, loaded: LoadedConfig, restart: list[str]) -> None:
         self._result = {"ok": True, **_told(act), "problems": [], "needs_restart": [*restart]}

@@ -5,7 +5,8 @@ Config, policies, catalog and chain change together by replacing that pointer; c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+import asyncio
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -13,7 +14,9 @@ from pathlib import Path
 
 from gateway.accounts import Accounts
 from gateway.admission import Admission, labels
+from gateway.approvals.file import FILE
 from gateway.attendance import Attendance
+from gateway.audience import Audience
 from gateway.audit import events
 from gateway.audit.fields import session_hash
 from gateway.audit.keys import load_key
@@ -25,19 +28,24 @@ from gateway.catalog.guidance import sections
 from gateway.catalog.refresh import Refresher
 from gateway.compiling import compiled
 from gateway.config.root import LoadedConfig
+from gateway.config.stores import is_shared
 from gateway.downstream.guardian import Guardian
 from gateway.downstream.hooks import Hooks
 from gateway.downstream.oauth.consents import Consents
+from gateway.downstream.oauth.shelf import Shelf
+from gateway.downstream.oauth.vault import CREDENTIALS
 from gateway.downstream.pool import Pool, PoolOptions
-from gateway.judgement import CATALOG, FINGERPRINT_KEY, KEY_BYTES
+from gateway.durable import Durable
 from gateway.listings import Listings, changed_kinds, unseen
 from gateway.model.call import Call, Caller, Target
 from gateway.model.catalog import Catalog, Kind, Listing
 from gateway.model.exchange import Exchange
 from gateway.model.outcome import Outcome
 from gateway.model.principal import Principal
+from gateway.neighbours import Neighbours
 from gateway.news import News
 from gateway.oversight import Oversight, Places
+from gateway.pinning.pins import PIN_FILE
 from gateway.pipeline.compose import Ingredients, compose
 from gateway.pipeline.filter import Filter, sieves
 from gateway.pipeline.finder import Finder, Words
@@ -50,9 +58,10 @@ from gateway.protocol.rawjson import Object, Value
 from gateway.recollection import recollect
 from gateway.reloading import Reloading, Running
 from gateway.samples import Samples
-from gateway.state.files import read_or_create_key, secure_directory
-from gateway.state.memory import MemoryStore
+from gateway.sharing import Sharing
+from gateway.state.files import secure_directory
 from gateway.state.sealing import Sealer
+from gateway.state.store import Store
 from gateway.suspicion import Suspicions
 from gateway.tasks import TaskSet
 from gateway.telemetry.logs import get_logger, on_crash
@@ -60,7 +69,8 @@ from gateway.telemetry.loop import watch_loop
 from gateway.telemetry.metrics import Metrics
 from gateway.tracing import Tracing
 from gateway.traffic import TrafficLog
-from gateway.trust import FRESH, Trust, World, hold
+from gateway.trust import FRESH, Trust
+from gateway.watched import World, hold
 from gateway.wiring import ServerMeters, desk, plain, sealing_keys
 
 _log = get_logger("runtime")
@@ -83,51 +93,63 @@ class Runtime:
         self.metrics = Metrics()
         self.sealer = Sealer(sealing_keys(loaded, state))
         self.throttle = Throttle(config.auth.throttle.failures)
-        self._store, self._words = MemoryStore(), Words()
+        self._tasks, self._words = TaskSet(on_crash(_log)), Words()
+        self._sharing = Sharing(loaded, self._tasks, self.metrics, self._write, self._alert)
+        self._store = self._sharing.store
+        self.neighbours = Neighbours(self._store, self.sealer, alone=not is_shared(config.state.url))
+        self.post = self.neighbours.post
         self.budget = RequestBudget(self._store, config.limits.requests)
         self.in_flight = InFlight(config.limits.in_flight)
         self._limiter = Limiter(self._store)
-        self._pin_key = read_or_create_key(state / FINGERPRINT_KEY, KEY_BYTES)
+        self.durable = Durable(loaded, state, self.sealer, self._write, self.metrics)
+        documents, pin_key = self.durable.documents, self.durable.key
         audit_key = load_key(state)
         self.tracer = Tracing(loaded, self.metrics, partial(session_hash, key=audit_key))
         self.audit = audit_log(loaded, state, self.metrics)
         self._shipping = Shipping(config, state, self.audit, self.metrics)
-        places = Places(state, self.sealer, audit_key)
+        places = Places(documents, self.sealer, audit_key, self._store)
         self.oversight = Oversight(places, self._write, self.metrics, lambda: self._snapshot.catalog)
-        self._accounts = Accounts(self.audit, audit_key, self._write)
+        self._accounts = Accounts(self.audit, audit_key, self._write, self.post.name)
         self.traffic = TrafficLog()
         self._samples = Samples(self._write, audit_key, self._why_hidden)
         self._suspicions = Suspicions(self._write, self.metrics)
-        self._tasks = TaskSet(on_crash(_log))
         self._admission = Admission(self._tasks, self.metrics, self._write)
         self.certificate_refused = self._admission.certificate_refused(self._samples.refused_early)
         self._guardian = Guardian()
-        self._desk = desk(loaded, self.sealer, self._write)
-        self.trust = Trust(state, self._pin_key, News(self._write, self.metrics, self.oversight.alerts.raised))
+        self._desk = desk(loaded, documents, Shelf(self._store, self.sealer), self._write)
+        self._listeners = Audience[str, frozenset[Kind]]()
+        updated, elicited = Audience[str, str](), Audience[str, str]()
+        self.changes = self._listeners.add
+        self.resource_updates, self.elicitations = updated.add, elicited.add
+        self.trust = Trust(documents, pin_key, News(self._write, self.metrics, self.oversight.alerts.raised))
         self._attendance = seen = Attendance(self._write)
         self.pool = Pool(
             PoolOptions(
                 self._guardian,
-                key=self._pin_key,
+                key=pin_key,
                 eras=state / "eras.json",
-                hooks=Hooks(self._changed, seen.left, self._updated, seen.circuit, self._ended, self._elicited),
+                hooks=Hooks(self._changed, seen.left, updated.tell, seen.circuit, self._ended, elicited.tell),
                 meters=ServerMeters(self.metrics),
                 inspector=self.trust,
                 desk=self._desk,
                 tracer=self.tracer,
+                replica=self.post.replica,
             )
         )
-        self._listings = Listings(state / CATALOG, self._pin_key)
+        self.subscribe, self.unsubscribe = self.pool.subscribe, self.pool.unsubscribe
+        self.subscribed, self.end_session = self.pool.subscribed, self.pool.end_session
+        self._servers = self.neighbours.connect(self.pool, self._described, self.audit)
+        self._listings = Listings(documents, pin_key)
+        self._listings.take(self._listings.look(loaded))
         self._refresher = Refresher(self.pool, self._publish, config.naming.list_ttl, self._tasks)
         self.trust.connect(
             World(lambda server: self._refresher.settled(server, FRESH), self._judged, self.pool.sever, self.pool.retry)
         )
-        self._listeners: list[ChangeListener] = []
-        self._resource_listeners: list[Callable[[str, str], None]] = []
-        self._page_listeners: list[Callable[[str, str], None]] = []
-        self._draining = False
+        self._draining = self.leaving = False
         self._snapshot = self._compile(loaded)
-        self.reloading = Reloading(Running(lambda: self._snapshot.loaded, self._put), self._note, self.metrics)
+        running = Running(lambda: self._snapshot.loaded, self._listings.refresh, self._put)
+        self.reloading = Reloading(running, self._note, self.metrics)
+        self.reloads = self.reloading.afterwards
         self.reloading.prepares(self.tracer.prepare)
 
     async def start(self) -> None:
@@ -140,6 +162,8 @@ class Runtime:
         self._note("gateway.started", {"config_sha256": self._snapshot.loaded.digest})
         for server, reason in self._snapshot.loaded.off.items():
             _log.warning("server_off", server=server, reason=reason)
+        await self._sharing.start()
+        await self.neighbours.start()
         await self._guardian.start()
         self._install()
         self._tasks.start(watch_loop(self.metrics.event_loop_lag_seconds.observe), "loop watch")
@@ -149,6 +173,8 @@ class Runtime:
         self._shipping.start(self._tasks)
         self.tracer.start()
         self._tasks.start(self.oversight.run(), "oversight")
+        acts = {PIN_FILE: self.trust.reread, FILE: self.oversight.reread, CREDENTIALS: self.pool.reread}
+        self._tasks.start(self.durable.follow(acts, self._alert), "database")
 
     def current(self) -> Snapshot:
         """Return the snapshot in force."""
@@ -158,6 +184,15 @@ class Runtime:
     def consents(self) -> Consents:
         """What people may consent to now, for the pages on which they do."""
         return self._desk.consents
+
+    @property
+    def store(self) -> Store:
+        """What outlives a request, of this process or of all."""
+        return self._store
+
+    def store_status(self) -> Object:
+        """Say where that is, and whether it is there."""
+        return self._sharing.status()
 
     def draining(self) -> bool:
         """Tell whether the gateway is shutting down."""
@@ -173,6 +208,8 @@ class Runtime:
     async def aclose(self) -> None:
         """End servers, tasks and the audit log, in bounded time."""
         await self.pool.aclose()
+        await self.neighbours.aclose()
+        await self._sharing.aclose()
         await self._tasks.aclose()
         await self._guardian.aclose()
         self._samples.close()
@@ -181,45 +218,7 @@ class Runtime:
         self._note("gateway.stopped", {})
         await self.audit.aclose()
         await self._shipping.aclose()
-
-    def changes(self, listener: ChangeListener) -> Callable[[], None]:
-        """Call ``listener`` with server and kinds when lists may have changed, until the result is called."""
-        self._listeners.append(listener)
-        return lambda: self._listeners.remove(listener)
-
-    def resource_updates(self, listener: Callable[[str, str], None]) -> Callable[[], None]:
-        """Call ``listener`` with server and URI when a subscribed resource changed, until the result is called."""
-        self._resource_listeners.append(listener)
-        return lambda: self._resource_listeners.remove(listener)
-
-    def elicitations(self, listener: Callable[[str, str], None]) -> Callable[[], None]:
-        """Call ``listener`` with server and id when people are done with a page, until the result is called."""
-        self._page_listeners.append(listener)
-        return lambda: self._page_listeners.remove(listener)
-
-    def reloads(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Call ``listener`` after every good reload, until the result is called."""
-        return self.reloading.afterwards(listener)
-
-    def subscribe(self, server: str, uri: str) -> None:
-        """Have a server tell of a resource's changes; each call needs its ``unsubscribe``.
-
-        Raises:
-            DownstreamError: too many resources, or no such server.
-        """
-        self.pool.subscribe(server, uri)
-
-    def unsubscribe(self, server: str, uri: str) -> None:
-        """Undo one ``subscribe``."""
-        self.pool.unsubscribe(server, uri)
-
-    async def subscribed(self, servers: Iterable[str]) -> None:
-        """Wait a bounded time until these servers have taken what was subscribed to."""
-        await self.pool.subscribed(servers)
-
-    async def end_session(self, session_id: str) -> None:
-        """End what servers hold for a client session that is over."""
-        await self.pool.end_session(session_id)
+        await asyncio.to_thread(self.durable.documents.close)
 
     async def security_event(self, event: str, fields: dict[str, object]) -> None:
         """Audit a refusal that came before any call; floods of them in sums."""
@@ -289,7 +288,7 @@ class Runtime:
                 self._accounts.of(loaded),
                 self._limiter,
                 self.in_flight,
-                self.pool,
+                self._servers,
                 self.metrics,
                 self.trust.state,
                 lambda server: Terms.of(config.servers[server]),
@@ -314,6 +313,9 @@ class Runtime:
     def _ended(self, call: Call, exchange: Exchange, outcome: Outcome) -> None:
         self._accounts.close(self._snapshot, call, exchange, outcome)
 
+    def _described(self, call: Call, exchange: Exchange) -> Object:
+        return self._accounts.describe(self._snapshot, call, exchange)
+
     async def _publish(self, listing: Listing, kinds: frozenset[Kind]) -> None:
         """Put a server's fresh lists in force and say so, also when they are equal."""
         name = listing.server
@@ -326,7 +328,7 @@ class Runtime:
         if judged or before != listing:
             self._recompile()
             _log.info("catalog_changed", server=name, definitions=len(listing.definitions))
-        self._tell(name, kinds - unseen(name, changed_kinds(before, listing), shown, self._snapshot.catalog))
+        self._listeners.tell(name, kinds - unseen(name, changed_kinds(before, listing), shown, self._snapshot.catalog))
         if before != listing:
             # Last, and not on the loop: it waits for the disk.
             await self._listings.keep(server, listing)
@@ -343,24 +345,15 @@ class Runtime:
         """Show or hide what a verdict says, and tell those whose lists that changes."""
         shown, everything = self._snapshot.catalog, frozenset(Kind)
         self._recompile()
-        self._tell(server, everything - unseen(server, everything, shown, self._snapshot.catalog))
-
-    def _tell(self, server: str, kinds: frozenset[Kind]) -> None:
-        for listener in list(self._listeners):
-            listener(server, kinds)
+        self._listeners.tell(server, everything - unseen(server, everything, shown, self._snapshot.catalog))
 
     def _changed(self, server: str, kinds: frozenset[Kind]) -> None:
         self._attendance.came(server, self.pool.hello(server))
         if server in self._snapshot.config.servers:
             self._refresher.changed(server, kinds)
 
-    def _updated(self, server: str, uri: str) -> None:
-        for listener in list(self._resource_listeners):
-            listener(server, uri)
-
-    def _elicited(self, server: str, identifier: str) -> None:
-        for listener in list(self._page_listeners):
-            listener(server, identifier)
+    def _alert(self, kind: str, facts: Object) -> None:
+        self.oversight.alerts.raised(kind, facts)
 
     def _note(self, event: str, facts: dict[str, Value]) -> None:
         self._write(events.gateway_event(event, facts))

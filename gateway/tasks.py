@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import TypeVar
 
 OnCrash = Callable[[str, BaseException], None]
+T = TypeVar("T")
+
+
+async def outcome(work: Awaitable[T]) -> T | Exception:
+    """Return what ``work`` comes to, or what it fails with: for tasks that go on whatever broke, and say so."""
+    try:
+        return await work
+    except Exception as error:  # noqa: BLE001 - at the root of such a task: it must not end of one odd failure.
+        return error
 
 
 class TaskSet:

@@ -7,22 +7,19 @@ log and the metrics. What must not be served is hidden by the next snapshot, and
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Final
 
 from gateway.catalog.collect import collect
 from gateway.config.root import Config
 from gateway.config.servers import Server
-from gateway.downstream.command import plan
 from gateway.downstream.dialect import Hello, Page
 from gateway.downstream.inspection import Inspector, Meeting, Offer, Quarantined, Seals
-from gateway.errors import DownstreamError, Reason
+from gateway.errors import ConfigError, DownstreamError, Reason
 from gateway.model.call import Call
-from gateway.model.catalog import Definition, Kind, Listing
+from gateway.model.catalog import Kind, Listing
 from gateway.model.outcome import Failure
 from gateway.news import News
 from gateway.pinning import approval, launchers
@@ -30,65 +27,30 @@ from gateway.pinning.digests import seals_of, started
 from gateway.pinning.facts import STARTED, TOLD, configured
 from gateway.pinning.fingerprint import PINNED, Fingerprint, Wrong, definitions_of, key_of, told
 from gateway.pinning.modes import terms_of
-from gateway.pinning.pins import Pin, Pins
-from gateway.pinning.verify import Difference, Effect, Terms, Verdict, judge
-from gateway.pipeline.resources import matches_template
+from gateway.pinning.pins import Overtaken, Pin, Pins
+from gateway.pinning.verify import Difference, Effect, Verdict, judge
+from gateway.state.documents import Documents
 from gateway.telemetry.logs import get_logger
+from gateway.watched import Watched, World, executed, withheld
 from gateway.witness import ask
 
 _log = get_logger("pins")
 
-PIN_FILE: Final = "pins.json"
 FRESH: Final = 2.0
 """Seconds a call waits for lists that are being read again (S139)."""
-
-
-async def _settled(server: str) -> bool:
-    return True
-
-
-def _nothing(server: str) -> None:
-    """Tell nobody."""
-
-
-def _no_reason(server: str, reason: str) -> None:
-    """Tell nobody."""
-
-
-@dataclass(frozen=True, slots=True)
-class World:
-    """What follows from a verdict, elsewhere; none but ``settled`` may block.
-
-    ``settled`` waits until no list of a server is known to be out of date, and tells whether that came true in time.
-    ``changed``: something is hidden, or shown again. ``sever``: leave the server. ``retry``: connect to it now.
-    """
-
-    settled: Callable[[str], Awaitable[bool]] = _settled
-    changed: Callable[[str], None] = _nothing
-    sever: Callable[[str, str], None] = _no_reason
-    retry: Callable[[str], None] = _nothing
-
-
-@dataclass(slots=True)
-class Watched:
-    """One configured server: what it must be, what it was seen to be, and what follows."""
-
-    server: Server
-    terms: Terms
-    seen: Fingerprint
-    verdict: Verdict = field(default_factory=Verdict)
+_TRIES: Final = 10
 
 
 class Trust(Inspector):
     """The pins of one gateway."""
 
-    def __init__(self, state: Path, key: bytes, news: News) -> None:
-        """Read the pin file; ``key`` keys the digests of what may be secret.
+    def __init__(self, documents: Documents, key: bytes, news: News) -> None:
+        """Read the pins; ``key`` keys the digests of what may be secret.
 
         Raises:
-            ConfigError: it is damaged.
+            ConfigError: they are damaged.
         """
-        self._pins = Pins(state / PIN_FILE)
+        self._pins = Pins(documents)
         self._key = key
         self._news = news
         self._world = World()
@@ -154,7 +116,7 @@ class Trust(Inspector):
     async def _look(self, watched: Watched) -> Seals:
         """Read what is about to be executed, and the files that belong to it, off the loop."""
         server = watched.server
-        executables, inner = _executed(server) if server.kind == "stdio" else ([], [])
+        executables, inner = executed(server) if server.kind == "stdio" else ([], [])
         seals = await asyncio.to_thread(seals_of, [*executables, *server.pin.files])
         facts = await asyncio.to_thread(started, executables, server.pin.files)
         loose = launchers.mutable(inner) if watched.terms.mode == "strict" else ""
@@ -213,7 +175,7 @@ class Trust(Inspector):
         if not await self._world.settled(server):
             raise _stale(server)
         watched = self._watched.get(server, watched)
-        reason = _withheld(watched, call) or await self._differs(server, call, offer)
+        reason = withheld(watched, call) or await self._differs(server, call, offer)
         if not reason:
             return None
         return Failure(Reason.DENIED, "", hidden=True, detail=f"pins: {reason}")
@@ -245,22 +207,66 @@ class Trust(Inspector):
             return False
         facts = _told(listing.server_info, listing.version, listing.capabilities, key_digest)
         watched.seen = watched.seen.with_facts(facts, TOLD).listing(listing)
-        pin = self._pins.get(name)
-        if pin is not None:
-            await self._save(name, approval.completed(pin, watched.seen))
-        elif watched.terms.mode != "strict" and not watched.seen.wrong:
-            saved = await self._save(name, approval.recorded(watched.seen, _now()))
-            self._news.recorded(name, watched.seen, saved=saved)
+        await self._record(name)
         return self._judge(name)
 
-    async def _save(self, name: str, pin: Pin) -> bool:
-        """Write a pin where it is another one; a failure leaves everything as it was, and hidden what was hidden."""
+    async def reread(self, changed: Callable[[str], bool]) -> None:
+        """Take what other replicas have written, and write what could not be written before.
+
+        What cannot be read changes nothing: what is known stays in force.
+        """
+        try:
+            await asyncio.to_thread(self._pins.refresh)
+        except ConfigError as error:
+            _log.error("pins_not_read", reason=error.problems[0].message)
+            return
+        for name in list(self._watched):
+            if self._pins.get(name) is None and self._watched[name].seen.definitions is not None:
+                await self._record(name)
+                self._react(name)
+        self._follow()
+
+    def _follow(self) -> None:
+        """Act on what others approved or rejected."""
+        for name, before in self._pins.take_changed().items():
+            watched, pin = self._watched.get(name), self._pins.get(name)
+            if watched is None:
+                continue
+            if pin is not None and before is not None and pin.at != before.at:
+                # Somebody approved: whether that is right again the next connection tells.
+                watched.seen = watched.seen.without_wrong()
+            self._react(name)
+            self._world.retry(name)
+
+    async def _record(self, name: str) -> None:
+        """Write down what is seen for the first time; where another replica was faster, its word counts."""
+        for _ in range(_TRIES):
+            watched, pin = self._watched.get(name), self._pins.get(name)
+            made = _due(watched, pin) if watched is not None else None
+            if watched is None or made is None or made == pin:
+                return
+            try:
+                saved = await self._save(name, made, pin)
+            except Overtaken:
+                continue
+            if pin is None:
+                self._news.recorded(name, watched.seen, saved=saved)
+            return
+
+    async def _save(self, name: str, pin: Pin, before: Pin | None) -> bool:
+        """Write a pin where it is another one; a failure leaves everything as it was, and hidden what was hidden.
+
+        Raises:
+            Overtaken: another replica has changed it meanwhile.
+        """
         async with self._saving:
-            if self._pins.get(name) == pin:
+            if self._pins.get(name) != before:
+                raise Overtaken(name)
+            if pin == before:
                 return True
             try:
-                await asyncio.to_thread(self._pins.save, name, pin)
-            except OSError as error:
+                await asyncio.to_thread(self._pins.save, name, pin, before)
+            except (OSError, ConfigError) as error:
                 _log.error("pins_not_written", server=name, error=type(error).__name__)
                 return False
         return True
@@ -270,7 +276,9 @@ class Trust(Inspector):
         watched, pin = self._watched[name], self._pins.get(name)
         rotated = [d for d in watched.verdict.differences if d.aspect in ("header", "env") and d.effect is Effect.TELL]
         if pin is not None and rotated and watched.terms.rotating:
-            await self._save(name, approval.approved(pin, watched.seen, rotated, pin.at))
+            # Where another replica was faster it has done the same.
+            with suppress(Overtaken):
+                await self._save(name, approval.approved(pin, watched.seen, rotated, pin.at), pin)
             self._judge(name)
 
     def _react(self, name: str) -> None:
@@ -314,35 +322,39 @@ class Trust(Inspector):
         return self._pins.get(name)
 
     async def decide(self, name: str, items: Iterable[Difference], *, approve: bool) -> bool:
-        """Approve or reject differences as they are now; False where that cannot be written."""
-        watched, pin = self._watched[name], self._pins.get(name)
-        chosen = list(items)
-        if approve:
-            made = approval.approved(pin, watched.seen, chosen, _now())
-            watched.seen = watched.seen.without_wrong()
-        else:
-            made = approval.rejected(pin, chosen)
-        if not await self._save(name, made):
+        """Approve or reject differences as they are now; False where that cannot be written.
+
+        Raises:
+            Overtaken: others have decided about the same meanwhile.
+        """
+        watched, chosen = self._watched[name], list(items)
+        while True:
+            pin = self._pins.get(name)
+            made = approval.approved(pin, watched.seen, chosen, _now()) if approve else approval.rejected(pin, chosen)
+            try:
+                saved = await self._save(name, made, pin)
+                break
+            except Overtaken:
+                self._follow()
+                left = {item.identity for item in watched.verdict.differences}
+                if not left.issuperset(item.identity for item in chosen):
+                    raise
+        if not saved:
             return False
+        if approve:
+            watched.seen = watched.seen.without_wrong()
         self._react(name)
         self._world.retry(name)
         return True
 
 
-def _executed(server: Server) -> tuple[list[str], list[str]]:
-    """Return the files that a start executes, and the argument vector without what stands in front of it."""
-    command = plan(server, os.environ)
-    inner = list(command.argv[len(server.sandbox) :])
-    return [command.argv[0], *(inner[:1] if server.sandbox and os.path.isabs(inner[0]) else ())], inner
-
-
-def hold(verdicts: Mapping[str, Verdict], server: str, definition: Definition) -> str | None:
-    """Say why a definition must not be exposed, for the catalog."""
-    verdict = verdicts.get(server)
-    if verdict is None:
+def _due(watched: Watched, pin: Pin | None) -> Pin | None:
+    """Return what has to be written down of a server without anybody's approval; None for nothing."""
+    if pin is not None:
+        return approval.completed(pin, watched.seen)
+    if watched.terms.mode == "strict" or watched.seen.wrong:
         return None
-    held = verdict.held.get(key_of(definition.kind, definition.name)) if definition.kind in PINNED else None
-    return verdict.hidden or held
+    return approval.recorded(watched.seen, _now())
 
 
 class _One:
@@ -358,29 +370,6 @@ class _One:
     def hello(self, server: str) -> Hello | None:
         """Return its own words."""
         return self._meeting.hello
-
-
-def _withheld(watched: Watched, call: Call) -> str:
-    """Say why what a call names is hidden at this moment; "" where it is not."""
-    verdict, definition = watched.verdict, call.definition
-    if verdict.hidden:
-        return verdict.hidden
-    if definition is not None and definition.kind in PINNED:
-        return _withheld_definition(watched, definition)
-    if definition is None:
-        for item, reason in verdict.held.items():
-            kind, _, template = item.partition(":")
-            if kind == Kind.TEMPLATE and (template == call.target.name or matches_template(template, call.target.name)):
-                return reason
-    return ""
-
-
-def _withheld_definition(watched: Watched, definition: Definition) -> str:
-    name = key_of(definition.kind, definition.name)
-    if name in watched.verdict.held:
-        return watched.verdict.held[name]
-    known = watched.seen.definitions
-    return "its server does not list it any more" if known is not None and name not in known else ""
 
 
 def _told(server_info: object, version: str, capabilities: object, key_digest: str) -> dict[str, str]:

@@ -15,11 +15,12 @@ from gateway.config.root import Listen, LoadedConfig
 from gateway.config.servers import Server
 from gateway.downstream.oauth.consents import Consents
 from gateway.downstream.oauth.credentials import Desk
+from gateway.downstream.oauth.shelf import Shelf
 from gateway.downstream.oauth.vault import SealedVault
 from gateway.errors import ConfigError
 from gateway.protocol.rawjson import Object, Value
+from gateway.state.documents import Documents
 from gateway.state.files import read_or_create_key
-from gateway.state.sealing import Sealer
 from gateway.telemetry.metrics import Metrics
 
 _KEY_BYTES: Final = 32
@@ -56,7 +57,7 @@ class ServerMeters:
         self._metrics.ssrf_blocked_total.inc(purpose="server")
 
 
-def desk(loaded: LoadedConfig, sealer: Sealer, write: Callable[[Object], None]) -> Desk:
+def desk(loaded: LoadedConfig, documents: Documents, shelf: Shelf, write: Callable[[Object], None]) -> Desk:
     """Make what the credentials of all servers share; ``write`` takes audit records."""
 
     def told(server: str, owner: str, result: str) -> None:
@@ -69,8 +70,8 @@ def desk(loaded: LoadedConfig, sealer: Sealer, write: Callable[[Object], None]) 
             return None
         return fresh.config.servers.get(name)
 
-    directory = Path(loaded.config.state.dir) / "credentials"
-    return Desk(SealedVault(directory, sealer), Consents(told), origin_of(loaded.config.listen), reread)
+    vault, consents = SealedVault(documents, shelf.sealer), Consents(told, shelf=shelf)
+    return Desk(vault, consents, origin_of(loaded.config.listen), reread, shelf)
 
 
 def sealing_keys(loaded: LoadedConfig, state: Path) -> list[bytes]:

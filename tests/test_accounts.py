@@ -57,6 +57,14 @@ def test_the_end_of_what_was_asked_about_a_task_is_no_second_end_of_its_call(tmp
     assert end["round"]["held"] is False
 
 
+def test_a_request_of_which_no_step_runs_here_is_described_like_any_other(tmp_path: Path) -> None:
+    accounts, snapshot, _ = opened(tmp_path)
+    held = replace(call(arguments={"path": "/secret"}), round=2)
+    described = accounts.describe(snapshot, held, Exchange())
+    assert described["call_id"] == held.id
+    assert "/secret" not in str(described)
+
+
 @pytest.mark.parametrize(("text", "action"), [("", "allow"), (FORBIDS, "deny")])
 def test_an_end_says_what_the_policy_in_force_at_that_time_says(tmp_path: Path, text: str, action: str) -> None:
     accounts, snapshot, written = opened(tmp_path, text)

@@ -21,6 +21,7 @@ import pytest
 from gateway.app import Addresses, check_parser, serve
 from gateway.config.loader import load
 from gateway.errors import ConfigError
+from tests.kit import wire
 from tests.kit.certificates import make
 from tests.kit.gateway import COMMAND, ROOT, Gateway, alive, descendants, eventually, serving
 
@@ -119,6 +120,20 @@ def test_termination_ends_well_and_leaves_nothing_behind(tmp_path: Path) -> None
         assert gateway.wait() == 0
         eventually(lambda: not any(alive(pid) for pid in below), "no child is left")
         assert said(gateway)[-2:] == ["gateway.draining", "gateway.stopped"]
+
+
+async def test_a_gateway_that_lingers_serves_on_while_balancers_see_that_it_is_not_ready(tmp_path: Path) -> None:
+    """S186: a second signal ends that too."""
+    with serving(tmp_path, {"servers": {"notes": NOTES}, "listen": {"linger": "60s"}}) as gateway:
+        await asyncio.to_thread(gateway.await_servers, "notes")
+        async with wire.http_client(gateway.url, "modern") as client:
+            gateway.terminate()
+            await asyncio.to_thread(eventually, lambda: gateway.admin("/readyz")[0] == 503, "not ready")
+            assert json.loads(gateway.admin("/status")[1])["reasons"] == ["draining"]
+            assert (await wire.call(client, "notes__whoami")).status == 200
+            assert gateway.metric("mcp_gateway_draining") == 0
+        gateway.terminate()
+        assert await asyncio.to_thread(gateway.wait) == 0
 
 
 def test_a_second_signal_ends_at_once_and_still_leaves_nothing_behind(tmp_path: Path) -> None:

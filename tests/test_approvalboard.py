@@ -12,12 +12,14 @@ import pytest
 from gateway.admin.operations import Act, Conflict, Forbidden
 from gateway.approvalboard import BRIEF, Approvalboard
 from gateway.approvals.entry import Entry, Need, State, Subject
-from gateway.approvals.file import FILE, ApprovalFile
+from gateway.approvals.file import ApprovalFile
 from gateway.approvals.ledger import Ledger
 from gateway.audit.log import AuditLog, AuditOptions
 from gateway.audit.verify import verify
 from gateway.errors import AuditUnavailable
 from gateway.protocol.rawjson import Object
+from gateway.state.documents import Version
+from gateway.state.folder import FolderDocuments
 from tests.kit.approvals import SEALER, Told
 from tests.kit.calls import call
 
@@ -30,15 +32,15 @@ class Disk(ApprovalFile):
 
     full = False
 
-    def write(self, entries: Iterable[Entry], version: int) -> None:
+    def write(self, entries: Iterable[Entry], expected: Version) -> Version:
         if self.full:
             raise OSError(28, "No space left on device")
-        super().write(entries, version)
+        return super().write(entries, expected)
 
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Disk:
-    return Disk(tmp_path / FILE, SEALER)
+    return Disk(FolderDocuments(tmp_path), SEALER)
 
 
 @pytest.fixture
@@ -148,7 +150,7 @@ async def test_without_a_record_or_a_file_nothing_is_decided(
 ) -> None:
     entry = await waiting(ledger)
     disk.full = True
-    with pytest.raises(Conflict, match="cannot be written"):
+    with pytest.raises(Conflict, match="cannot be kept now"):
         await board.approve(ALICE, entry.id)
     disk.full = False
     await audit.aclose()

@@ -19,18 +19,18 @@ SOURCE: Final = ROOT / "gateway"
 LAYERS: Final[tuple[frozenset[str], ...]] = tuple(
     frozenset(line.split())
     for line in (
-        "early errors network privacy tasks",
+        "early errors network privacy tasks audience",
         "protocol text",
         "model",
         "config state telemetry",
-        "audit auth policy pinning approvals",
+        "audit auth policy pinning approvals replicas",
         "downstream",
         "catalog",
         "pipeline",
         "endpoint admin",
-        "attendance listings news witness alerts traffic reloading",
+        "attendance durable listings news watched witness alerts traffic reloading",
         "accounts compiling rollcall wiring auditing tracing admission recollection report judgement replay trust"
-        " samples suspicion oversight",
+        " samples sharing neighbours suspicion oversight",
         "runtime pinboard approvalboard",
         "operations dashboard",
         "app",
@@ -64,6 +64,7 @@ HOMES: Final[dict[str, tuple[str, ...]]] = {
     "prometheus_client": ("telemetry/metrics.py",),
     "pydantic": ("config/",),
     "pydantic_core": ("config/",),
+    "redis": ("state/redis.py",),
     "structlog": ("telemetry/logs.py",),
     "uvloop": ("cli/", "app.py"),
     "yaml": ("config/",),
@@ -89,7 +90,7 @@ ERA_WORD: Final = re.compile(
 )
 """Whole literals for words that prose uses too, parts of literals for the others."""
 
-MAX_FILE, MAX_FUNCTION, MAX_PARAMETERS, MAX_BROAD = 400, 80, 5, 8
+MAX_FILE, MAX_FUNCTION, MAX_PARAMETERS, MAX_BROAD = 400, 80, 5, 10
 
 
 @dataclass(frozen=True)

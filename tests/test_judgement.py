@@ -73,3 +73,15 @@ def test_the_lists_of_the_last_run_are_judged_without_a_gateway(tmp_path: Path) 
     )
     findings = against_kept(load(path, {}))
     assert ["a/nope matches nothing" in problem.message for problem in findings.problems] == [True]
+
+
+def test_what_gateways_share_is_tried_live_and_left_alone_otherwise(tmp_path: Path) -> None:
+    database = {"state": {"database": "postgres://me:hush@127.0.0.1:1/x", "sealing_keys": ["k" * 32]}}
+    path = write(tmp_path, **database, servers={"notes": {"command": "/nonexistent"}})
+    kept = against_kept(load(path, {}))
+    assert (kept.problems, [note for note in kept.notes if "state.database" in note] != []) == ([], True)
+    [problem] = [each for each in against_live(load(path, {})).problems if each.path == "state.database"]
+    assert "cannot be used" in problem.message
+    assert "hush" not in str(problem)
+    shared = {"state": {"database": f"file://{tmp_path / 'shared'}", "sealing_keys": ["k" * 32]}}
+    assert against_live(load(write(tmp_path, **shared), {})).problems == []

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from gateway.listings import Listings, changed_kinds, unseen
 from gateway.model.catalog import Kind
+from gateway.state.folder import FolderDocuments
 from tests.kit.configs import loaded
 from tests.kit.definitions import catalog_of, definition, listing, tool
 
@@ -15,20 +16,23 @@ KEY = b"k" * 32
 async def test_lists_are_kept_for_the_next_start_of_the_same_config(tmp_path: Path) -> None:
     config = loaded({"servers": {"a": {"command": "x"}, "b": {"command": "y"}}})
     server, lists = config.config.servers["a"], listing("a", tool("t"))
-    first = Listings(tmp_path / "catalog", KEY)
+    first = Listings(FolderDocuments(tmp_path), KEY)
     assert first.put(server, lists) is None
     assert first.put(server, lists) == lists
     await first.keep(server, lists)
-    again = Listings(tmp_path / "catalog", KEY)
+    again = Listings(FolderDocuments(tmp_path), KEY)
+    assert again.known(config) == {}
+    await again.refresh(config)
     assert [item.name for item in again.known(config)["a"].definitions] == ["t"]
     assert "b" not in again.known(config)
     other = loaded({"servers": {"a": {"command": "x", "args": ["other"]}}})
+    assert again.look(other) == {}
     assert again.known(other) == {}
 
 
 def test_lists_of_servers_that_are_gone_are_forgotten(tmp_path: Path) -> None:
     config = loaded({"servers": {"a": {"command": "x"}}})
-    made = Listings(tmp_path / "catalog", KEY)
+    made = Listings(FolderDocuments(tmp_path), KEY)
     made.put(config.config.servers["a"], listing("a", tool("t")))
     made.retain(["b"])
     assert made.known(config) == {}

@@ -11,7 +11,7 @@ import pytest
 
 from gateway import oversight
 from gateway.approvals.entry import Entry, Need, Subject
-from gateway.approvals.file import ApprovalFile
+from gateway.approvals.file import FILE, ApprovalFile
 from gateway.audit.keys import AuditKey
 from gateway.catalog.build import build
 from gateway.config.root import Config
@@ -19,6 +19,8 @@ from gateway.model.catalog import Catalog
 from gateway.model.principal import Principal
 from gateway.oversight import Oversight, Places
 from gateway.protocol.rawjson import Object
+from gateway.state.folder import FolderDocuments
+from gateway.state.memory import MemoryStore
 from gateway.state.sealing import Sealer
 from gateway.tasks import TaskSet
 from gateway.telemetry.metrics import Metrics
@@ -37,7 +39,7 @@ class World:
         self.entries: list[Object] = []
         self.metrics = Metrics()
         self.catalog = Catalog()
-        places = Places(folder, Sealer([b"s" * 32]), AuditKey.of(b"k" * 32))
+        places = Places(FolderDocuments(folder), Sealer([b"s" * 32]), AuditKey.of(b"k" * 32), MemoryStore())
         self.oversight = Oversight(places, self.entries.append, self.metrics, lambda: self.catalog)
 
     @property
@@ -132,3 +134,14 @@ def test_a_definition_is_what_the_catalog_says_now(tmp_path: Path) -> None:
     assert digest(call(definition=before)) == after.digest
     assert digest(call("u", definition=tool("u"))) == tool("u").digest
     assert digest(call("t", server="b", definition=before, exposed="a__t")) == before.digest
+
+
+async def test_what_another_replica_wrote_is_counted_and_damage_is_not(tmp_path: Path) -> None:
+    one, two = World(tmp_path), World(tmp_path)
+    entry = await ask(one)
+    await two.oversight.reread(lambda name: True)
+    assert "mcp_gateway_approvals_pending 1.0" in two.scraped
+    assert two.events == [], "it was told by the one that was asked"
+    (tmp_path / FILE).write_text("{")
+    await two.oversight.reread(lambda name: True)
+    assert two.oversight.ledger.find(entry.id) == entry

@@ -17,6 +17,7 @@ from gateway.news import News
 from gateway.pinboard import Pinboard
 from gateway.pinning.fingerprint import Wrong
 from gateway.protocol.rawjson import Object
+from gateway.state.folder import FolderDocuments
 from gateway.telemetry.metrics import Metrics
 from gateway.trust import Trust
 from tests.kit.definitions import definition, listing, tool
@@ -32,7 +33,7 @@ def config() -> Config:
 
 @pytest.fixture
 def trust(tmp_path: Path) -> Trust:
-    made = Trust(tmp_path, b"k" * 32, News(lambda entry: None, Metrics(), lambda kind, facts: None))
+    made = Trust(FolderDocuments(tmp_path), b"k" * 32, News(lambda entry: None, Metrics(), lambda kind, facts: None))
     made.apply(config())
     return made
 

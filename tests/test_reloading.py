@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway import reloading
 from gateway.admin.operations import Act
 from gateway.config.loader import load
 from gateway.config.root import LoadedConfig
@@ -20,6 +21,7 @@ from gateway.protocol.rawjson import Value
 from gateway.reloading import SIGNALLED, Reloading, Running, restless
 from gateway.tasks import TaskSet
 from gateway.telemetry.metrics import Metrics
+from tests.kit.certificates import make
 
 ALICE = Act("alice", "127.0.0.1")
 QUICK = Pace(interval=0.01, settle=0.02, doubt=0.05, patience=1)
@@ -35,7 +37,8 @@ class Site:
         self.renewed: Collection[str] = ()
         self.events: list[tuple[str, dict[str, Value]]] = []
         self.metrics = Metrics()
-        self.reloading = Reloading(Running(lambda: self.config, self._put), self._note, self.metrics)
+        self.trouble: Exception | None = None
+        self.reloading = Reloading(Running(lambda: self.config, self._recall, self._put), self._note, self.metrics)
 
     def write(self, **limits: object) -> None:
         self.file.write_text(json.dumps({"limits": limits}))
@@ -43,6 +46,11 @@ class Site:
     @property
     def in_flight(self) -> int:
         return self.config.config.limits.in_flight
+
+    async def _recall(self, loaded: LoadedConfig) -> None:
+        assert loaded is not self.config
+        if self.trouble is not None:
+            raise self.trouble
 
     def _put(self, loaded: LoadedConfig, renewed: Collection[str]) -> None:
         self.config, self.renewed = loaded, renewed
@@ -152,8 +160,9 @@ async def test_a_changed_file_is_put_in_force_by_itself_once(tmp_path: Path) -> 
         site.write(in_flight=2)
         site.write(in_flight=3)
         await until(lambda: site.in_flight == 3)
+        assert site.reloading.status()["watched"] is True
     assert [facts["cause"] for _, facts in site.events] == ["watch", "watch"]
-    assert site.reloading.status()["watched"] is True
+    assert site.reloading.status()["watched"] is False
 
 
 async def test_what_was_reloaded_on_request_is_not_reloaded_again(tmp_path: Path) -> None:
@@ -234,3 +243,95 @@ async def test_files_that_are_gone_for_a_moment_do_no_harm(tmp_path: Path) -> No
         await until(lambda: site.reloading.good)
     assert [event for event, _ in site.events] == ["config.reload_failed", "config.loaded"]
     assert isinstance(site.reloading.sources(), Sources)
+
+
+async def test_what_breaks_a_reload_refuses_it_and_the_watch_goes_on(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    told = f"{site.file}: could not be reloaded: OSError"
+    async with site.followed():
+        site.trouble = OSError("/secret/place is full")
+        site.write(in_flight=2)
+        await until(lambda: not site.reloading.good)
+        assert site.last()["problems"] == [told]
+        assert site.metric("mcp_gateway_config_reload_success 0.0")
+        assert site.reloading.status()["watched"] is True
+        with pytest.raises(ConfigError, match="could not be reloaded: OSError"):
+            await site.reloading.reload(ALICE)
+        site.trouble = None
+        site.write(in_flight=3)
+        await until(lambda: site.in_flight == 3)
+    assert [event for event, _ in site.events] == ["config.reload_failed", "config.reload_failed", "config.loaded"]
+    assert site.metric("mcp_gateway_config_reload_success 1.0")
+
+
+async def test_what_breaks_the_watch_itself_is_told_and_it_looks_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site = Site(tmp_path)
+    monkeypatch.setattr(reloading, "_AGAIN", 0.01)
+    real, broken = Watch.changed, [PermissionError("x"), ValueError("y")]
+
+    async def changed(watch: Watch) -> None:
+        if broken:
+            raise broken.pop()
+        await real(watch)
+
+    async def moved(_watch: Watch) -> bool:
+        raise OSError("z")
+
+    monkeypatch.setattr(Watch, "changed", changed)
+    monkeypatch.setattr(Watch, "moved", moved)
+    async with site.followed():
+        site.file.write_text("{")
+        await until(lambda: not site.reloading.good)
+        site.write(in_flight=2)
+        await until(lambda: site.in_flight == 2)
+    assert [event for event, _ in site.events] == ["config.reload_failed", "config.loaded"]
+    said = capsys.readouterr().err
+    assert (said.count("config_watch_failed"), "PermissionError" in said, "ValueError" in said) == (2, True, True)
+
+
+async def test_a_listener_that_fails_ends_no_watch(tmp_path: Path) -> None:
+    site, asked = Site(tmp_path), list[int]()
+    forget = site.reloading.afterwards(lambda: asked.append(1 // int("0")))
+    async with site.followed():
+        site.write(in_flight=2)
+        await until(lambda: not site.reloading.good)
+        forget()
+        site.write(in_flight=3)
+        await until(lambda: site.in_flight == 3 and site.reloading.good)
+
+
+async def test_a_certificate_that_is_still_served_is_watched_after_the_config_names_another(tmp_path: Path) -> None:
+    """The other one is for after a restart; until then the old one may be renewed, more than once."""
+    site = Site(tmp_path)
+    paths = {name: (tmp_path / f"{name}.pem", tmp_path / f"{name}-key.pem") for name in ("old", "new")}
+    for name, (cert, key) in paths.items():
+        make(name).write(cert)
+        make(name).write_key(key)
+
+    def served(name: str) -> str:
+        return json.dumps({"listen": {"tls": {"cert": str(paths[name][0]), "key": str(paths[name][1])}}})
+
+    site.file.write_text(served("old"))
+    site.config = load(site.file, {})
+    renewals: list[str] = []
+
+    def prepare(wanted: LoadedConfig) -> Callable[[], None]:
+        tls = wanted.config.listen.tls
+        return lambda: renewals.append(Path(tls.cert).name if tls else "")
+
+    site.reloading.prepares(prepare)
+    async with site.followed():
+        site.file.write_text(served("new"))
+        await until(lambda: renewals == ["old.pem"])
+        assert site.last()["needs_restart"] == ["listen.tls"]
+        for count in (2, 3):
+            make("old").write(paths["old"][0])
+            await until(lambda count=count: len(renewals) == count)  # type: ignore[misc]  # reason: a default binds it.
+        # It was read anew: nothing differs any more.
+        seen = site.reloading.sources()
+        assert seen.referred[("listen", "tls", "cert")] == paths["old"][0]
+        assert paths["new"][0] in seen.files
+        await asyncio.sleep(0.1)
+    assert renewals == ["old.pem"] * 3

@@ -7,7 +7,18 @@ import inspect
 
 import pytest
 
-from gateway.tasks import TaskSet
+from gateway.tasks import TaskSet, outcome
+
+
+async def test_an_outcome_is_a_value_or_a_failure_and_never_a_cancellation() -> None:
+    async def seven() -> int:
+        return 7
+
+    assert await outcome(seven()) == 7
+    assert isinstance(await outcome(fail("x")), ValueError)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0):
+            await outcome(wait_for_ever())
 
 
 class Crashes:

@@ -19,12 +19,15 @@ from gateway.model.call import Call, Target
 from gateway.model.catalog import Kind, Listing
 from gateway.model.exchange import Exchange
 from gateway.model.outcome import Complete, Outcome
+from gateway.pinning.pins import Overtaken
 from gateway.pinning.verify import NOT_APPROVED
 from gateway.protocol import rawjson
 from gateway.protocol.rawjson import Object
 from gateway.protocol.versions import Era
+from gateway.state.folder import FolderDocuments
 from gateway.telemetry.metrics import Metrics
-from gateway.trust import Trust, World, hold
+from gateway.trust import Trust
+from gateway.watched import World, hold
 from tests.kit.calls import call
 from tests.kit.definitions import definition, listing, tool
 from tests.kit.pinning import news_of
@@ -51,7 +54,7 @@ class Watched:
 
     def again(self) -> Trust:
         """Start anew with the same state."""
-        self.trust = Trust(self.folder, b"k" * 32, news_of(self.entries, self.metrics))
+        self.trust = Trust(FolderDocuments(self.folder), b"k" * 32, news_of(self.entries, self.metrics))
         self.trust.connect(World(self._settled, self.changed.append, lambda name, why: self.severed.append(why)))
         self.trust.apply(self.config())
         return self.trust
@@ -429,3 +432,88 @@ async def test_files_belong_to_a_server_that_is_an_address_too(tmp_path: Path) -
     file.write_text("two")
     with pytest.raises(Quarantined, match=r"contract\.json is not as approved"):
         await watched.trust.before("a", watched.configured())
+
+
+# Shared with other replicas.
+
+
+def anything(name: str) -> bool:
+    return True
+
+
+async def test_two_replicas_that_see_a_server_first_judge_by_what_won(tmp_path: Path) -> None:
+    """S142."""
+    one, two = Watched(tmp_path, command(tmp_path)), Watched(tmp_path, command(tmp_path))
+    await one.trust.seen(known(tool("t")))
+    other = known(tool("t", description="obey"))
+    await two.trust.seen(other)
+    assert set(two.trust.verdicts(two.config(), {"a": other})["a"].held) == {"tool:t"}
+    assert (one.events(), two.events().count("pin.recorded")) == (["pin.recorded"], 0)
+
+
+async def test_of_two_replicas_that_see_the_same_at_once_one_says_so(tmp_path: Path) -> None:
+    replicas = [Watched(tmp_path, command(tmp_path)) for _ in range(4)]
+    lists = known(tool("t"))
+    await asyncio.gather(*(each.trust.seen(lists) for each in replicas for _ in range(2)))
+    await asyncio.gather(*(each.trust.reread(anything) for each in replicas))
+    assert [event for each in replicas for event in each.events()] == ["pin.recorded"]
+    assert {each.trust.state("a") for each in replicas} == {"recorded"}
+
+
+async def test_what_another_replica_decides_is_acted_on(tmp_path: Path) -> None:
+    one, two = Watched(tmp_path, command(tmp_path)), Watched(tmp_path, command(tmp_path))
+    now = known(tool("t", description="new"))
+    await one.trust.seen(known(tool("t")))
+    for each in (one, two):
+        await each.trust.reread(anything)
+        await each.trust.seen(now)
+        assert each.trust.state("a") == "changed"
+    two.changed.clear()
+    watched = one.trust.watched("a")
+    assert watched is not None
+    assert await one.trust.decide("a", watched.verdict.differences, approve=True)
+    await two.trust.reread(anything)
+    assert (two.trust.state("a"), two.changed) == ("recorded", ["a"])
+    await two.trust.reread(anything)
+    assert two.changed == ["a"], "nothing is new"
+
+
+async def test_a_decision_on_what_others_decided_meanwhile_is_refused_and_on_the_rest_made(tmp_path: Path) -> None:
+    one, two = Watched(tmp_path, command(tmp_path)), Watched(tmp_path, command(tmp_path))
+    now = known(tool("t", description="new"), tool("u", description="new"))
+    await one.trust.seen(known(tool("t"), tool("u")))
+    for each in (one, two):
+        await each.trust.reread(anything)
+        await each.trust.seen(now)
+    differences = {item.item: item for item in one.trust.watched("a").verdict.differences}  # type: ignore[union-attr] # it is configured
+    assert await one.trust.decide("a", [differences["tool:t"]], approve=True)
+    assert await two.trust.decide("a", [differences["tool:u"]], approve=True)
+    assert two.trust.state("a") == "recorded"
+    with pytest.raises(Overtaken):
+        await one.trust.decide("a", [differences["tool:u"]], approve=False)
+    assert one.trust.state("a") == "recorded"
+
+
+async def test_a_first_sight_that_could_not_be_written_is_written_when_that_can_be(tmp_path: Path) -> None:
+    place = tmp_path / "state"
+    place.mkdir()
+    watched = Watched(place, command(tmp_path))
+    place.rename(tmp_path / "away")
+    await watched.trust.seen(known(tool("t")))
+    assert (watched.trust.state("a"), watched.events()) == ("unknown", [])
+    (tmp_path / "away").rename(place)
+    await watched.trust.reread(anything)
+    assert (watched.trust.state("a"), watched.changed) == ("recorded", ["a"])
+    assert watched.events() == ["pin.recorded"]
+
+
+async def test_pins_that_are_damaged_by_others_stay_as_they_are_known(tmp_path: Path) -> None:
+    watched = Watched(tmp_path, command(tmp_path))
+    await watched.trust.seen(known(tool("t")))
+    (tmp_path / "pins.json").write_text("{")
+    await watched.trust.reread(anything)
+    assert watched.trust.state("a") == "recorded"
+    await watched.trust.seen(known(tool("t", description="new")))
+    differences = watched.trust.watched("a").verdict.differences  # type: ignore[union-attr] # it is configured
+    assert not await watched.trust.decide("a", differences, approve=True)
+    assert watched.trust.state("a") == "changed"

@@ -8,8 +8,9 @@ import pytest
 
 from gateway.config.loader import load
 from gateway.config.root import Listen, ListenTls
+from gateway.downstream.oauth.shelf import Shelf
 from gateway.protocol.rawjson import Object
-from gateway.state.sealing import Sealer
+from gateway.state.folder import FolderDocuments
 from gateway.telemetry.metrics import Metrics
 from gateway.wiring import ServerMeters, desk, origin_of, plain, sealing_keys
 from tests.kit.configs import loaded
@@ -37,7 +38,7 @@ def test_a_servers_life_is_counted() -> None:
 async def test_credentials_last_in_the_state_folder_and_consents_are_recorded(tmp_path: Path) -> None:
     written: list[Object] = []
     config = loaded({"state": {"dir": str(tmp_path)}, "listen": {"port": 8081}})
-    made = desk(config, Sealer([b"k" * 32]), written.append)
+    made = desk(config, FolderDocuments(tmp_path), Shelf.alone(), written.append)
     made.vault.store({"access": "x"}, "wiki", "token", "")
     assert len(list((tmp_path / "credentials").iterdir())) == 1
     made.consents._told("wiki", "key:alice", "granted")
@@ -57,7 +58,7 @@ async def test_a_servers_headers_are_read_again_from_its_files(tmp_path: Path) -
     secret.chmod(0o600)
     file = tmp_path / "gateway.yaml"
     file.write_text("servers: {wiki: {url: 'http://x/mcp', headers: {Authorization: 'Bearer ${file:token}'}}}\n")
-    made = desk(load(file, {}), Sealer([b"k" * 32]), lambda _: None)
+    made = desk(load(file, {}), FolderDocuments(tmp_path), Shelf.alone(), lambda _: None)
     secret.write_text("new")
     fresh = await made.reread("wiki")
     assert fresh is not None

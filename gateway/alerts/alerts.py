@@ -43,6 +43,8 @@ _TEXTS: Final = {
     "pin_hold": "a definition changed or is new, and is held back",
     "pin_drift": "a server changed in a way that is only told of",
     "approval_requested": "a call waits for a person's approval",
+    "database_unreachable": "the shared database is away: nothing can be approved, and nothing new is trusted",
+    "store_degraded": "the shared store is away, and each replica counts limits by itself",
 }
 
 

@@ -33,6 +33,8 @@ EVENTS: Final = frozenset(
         "config": ("loaded", "reload_failed"),
         "audit": ("segment", "checkpoint", "gap", "recovered", "tombstone", "verified"),
         "gateway": ("started", "draining", "stopped"),
+        "store": ("degraded", "recovered"),
+        "database": ("unreachable", "recovered"),
         "alert": ("raised",),
         "approval": ("requested", "approved", "denied", "used", "expired", "voided"),
     }.items()

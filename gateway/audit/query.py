@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import heapq
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -91,6 +92,19 @@ def matching(directory: Path, wanted: Wanted, progress: Callable[[int], None] | 
             record = as_record(line)
             if record is not None and wanted.matches(record):
                 yield record
+
+
+def joined(
+    directories: Sequence[Path], wanted: Wanted, progress: Callable[[int], None] | None = None
+) -> Iterator[Object]:
+    """Yield the records of several logs that match, in the order of their times: replicas have a log each.
+
+    Raises:
+        OSError: a directory cannot be read.
+    """
+    if len(directories) == 1:
+        return matching(directories[0], wanted, progress)
+    return heapq.merge(*(matching(each, wanted) for each in directories), key=lambda record: str(record.get("ts", "")))
 
 
 def as_record(line: bytes) -> Object | None:

@@ -125,6 +125,12 @@ def call_resumed(described: Object, number: int) -> Object:
     return {"event": "call.round", **described, "round": {"number": number, "held": True}}
 
 
+def call_moved(described: Object, number: int, replica: str, *, held: bool) -> Object:
+    """Record that round ``number`` of a call is for another replica to tell of, or for this one (``held``): the call
+    waits here once more, or goes on for a client of this replica at the other one."""
+    return {"event": "call.round", **described, "round": {"number": number, "held": held, "replica": replica}}
+
+
 def call_orphaned(call_id: str, reason: str) -> Object:
     """Record that a call's end will never be known: ``crash`` of the gateway, or ``gap`` in the log."""
     return {"event": "call.orphaned", "call_id": call_id, "orphaned": {"reason": reason}}
@@ -224,6 +230,7 @@ def _downstream(instance: InstanceFacts) -> Object:
         "identity": fields.name(instance.fingerprint),
         "server_info": fields.name(instance.server_info) or None,
         "pin": fields.name(instance.pin),
+        **({"replica": fields.name(instance.replica)} if instance.replica else {}),
     }
 
 

@@ -1,50 +1,44 @@
-"""Keeps the last complete lists of each server on disk, so that a restart serves them at once.
+"""Keeps the last complete lists of each server, so that a restart, or another replica, serves them at once.
 
-One file per server in ``state.dir/catalog``, valid only for the config the server had when it was written.
-A file that cannot be read is as good as none.
+One document per server, valid only for the config the server had when it was written. One that cannot be read is as
+good as none. Blocks.
 """
 
 from __future__ import annotations
 
 import hashlib
-from pathlib import Path
+from typing import Final
 
 from gateway.model.catalog import Definition, Kind, Listing
 from gateway.protocol import rawjson
 from gateway.protocol.rawjson import JsonError, Members, Object, Value
-from gateway.state.files import secure_directory, write_atomic
+from gateway.state.documents import Documents
 from gateway.telemetry.logs import get_logger
 
 _log = get_logger("catalog")
-_FORMAT = 1
-_MAX_FILE = 256 * 2**20
+CATALOG: Final = "catalog/"
+_FORMAT: Final = 1
 
 
 class Keep:
-    """The directory of kept listings."""
+    """The kept listings."""
 
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        secure_directory(directory)
-
-    def _path(self, server: str) -> Path:
-        return self._directory / f"{hashlib.sha256(server.encode()).hexdigest()[:32]}.json"
+    def __init__(self, documents: Documents) -> None:
+        self._documents = documents
 
     def load(self, server: str, fingerprint: str) -> Listing | None:
         """Return the kept listing of a server whose config is still the same."""
-        path = self._path(server)
         try:
-            if path.stat().st_size > _MAX_FILE:
+            document = self._documents.load(_name(server))
+            if document is None:
                 return None
-            members = rawjson.decode_members(path.read_bytes())
+            members = rawjson.decode_members(document.data)
             head = rawjson.decode_value(members["head"])
             if not isinstance(head, dict) or head.get("v") != _FORMAT:
                 return None
             if (head.get("server"), head.get("fingerprint")) != (server, fingerprint):
                 return None
             return _read(server, head, members)
-        except FileNotFoundError:
-            return None
         except (OSError, JsonError, KeyError) as error:
             _log.warning("kept_catalog_unreadable", server=server, error=type(error).__name__)
             return None
@@ -65,10 +59,15 @@ class Keep:
         }
         body: dict[str, object] = {kind.value: [item.members for item in listing.of(kind)] for kind in Kind}
         try:
-            write_atomic(self._path(listing.server), rawjson.encode({"head": head} | body))
+            # Of several replicas any one's is good.
+            self._documents.replace(_name(listing.server), rawjson.encode({"head": head} | body), None)
         except OSError as error:
             # Serving goes on from memory; only the next start is slower.
             _log.warning("catalog_not_kept", server=listing.server, error=type(error).__name__)
+
+
+def _name(server: str) -> str:
+    return f"{CATALOG}{hashlib.sha256(server.encode()).hexdigest()[:32]}.json"
 
 
 def _read(server: str, head: Object, members: Members) -> Listing:

@@ -13,7 +13,7 @@ from gateway.audit.log import stamp
 from gateway.audit.sidecars import Sidecars
 from gateway.audit.verify import CannotTell, Evidence, Verdict, read_anchors, verify
 from gateway.cli import audit_payloads, audit_query
-from gateway.cli.audit_place import config_of, directory_of, told
+from gateway.cli.audit_place import config_of, directories_of, directory_of, told
 from gateway.cli.output import Exit, count, wants_json
 from gateway.protocol import rawjson
 from gateway.protocol.rawjson import Object
@@ -32,9 +32,9 @@ def _run(args: argparse.Namespace) -> int:
         case "verify":
             return _verified(args)
         case "query":
-            return audit_query.query(args, directory_of(args), audit_query.wanted_by(args, _key(args)))
+            return audit_query.query(args, directories_of(args), audit_query.wanted_by(args, _key(args)))
         case "export":
-            code = audit_query.export(args, directory_of(args), audit_query.wanted_by(args, _key(args)))
+            code = audit_query.export(args, directories_of(args), audit_query.wanted_by(args, _key(args)))
             if not args.dir:
                 _tell(_state(args), "export", {"format": args.format})
             return code

@@ -22,6 +22,11 @@ def directory_of(args: argparse.Namespace) -> Path:
     return Path(args.dir) if args.dir else Path(config_of(args).audit.dir)
 
 
+def directories_of(args: argparse.Namespace) -> list[Path]:
+    """Return the directories of one log or several: those that were named, else that of the config."""
+    return [Path(each) for each in args.dir] or [Path(config_of(args).audit.dir)]
+
+
 def config_of(args: argparse.Namespace) -> Config:
     """Load the config."""
     return load(config_path(args), os.environ).config

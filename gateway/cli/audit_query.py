@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Final
 
 from gateway.audit.export import WRITERS
 from gateway.audit.keys import AuditKey
-from gateway.audit.query import Wanted, as_record, matching, spellings
+from gateway.audit.query import Wanted, as_record, joined, spellings
 from gateway.audit.segment import list_segments
 from gateway.audit.tail import Tail
 from gateway.cli.audit_lines import describe, wait
@@ -46,27 +46,28 @@ def wanted_by(args: argparse.Namespace, key: AuditKey | None) -> Wanted:
     )
 
 
-def query(args: argparse.Namespace, directory: Path, wanted: Wanted) -> int:
+def query(args: argparse.Namespace, directories: Sequence[Path], wanted: Wanted) -> int:
     """Run ``audit query``."""
     show = (lambda record: rawjson.encode(record).decode()) if wants_json(args) else describe
-    tail = Tail(directory)
+    tails = [Tail(directory) for directory in directories]
     if args.follow:
-        tail.last(0)
+        for tail in tails:
+            tail.last(0)
     found = 0
-    for record in _last(matching(directory, wanted), args.limit):
+    for record in _last(joined(directories, wanted), args.limit):
         print(show(record))
         found += 1
     if not args.follow:
         return Exit.FINE if found else Exit.FINDING
-    return _follow(tail, wanted, show)
+    return _follow(tails, wanted, show)
 
 
-def _follow(tail: Tail, wanted: Wanted, show: Callable[[Object], str]) -> int:
+def _follow(tails: Sequence[Tail], wanted: Wanted, show: Callable[[Object], str]) -> int:
     try:
         while True:
             sys.stdout.flush()
             wait(_POLL_SECONDS)
-            for line in tail.more():
+            for line in (line for tail in tails for line in tail.more()):
                 record = as_record(line)
                 if record is not None and wanted.matches(record):
                     print(show(record))
@@ -74,11 +75,12 @@ def _follow(tail: Tail, wanted: Wanted, show: Callable[[Object], str]) -> int:
         return Exit.FINE
 
 
-def export(args: argparse.Namespace, directory: Path, wanted: Wanted) -> int:
+def export(args: argparse.Namespace, directories: Sequence[Path], wanted: Wanted) -> int:
     """Run ``audit export``."""
     write = WRITERS[args.format]
-    progress = Progress.of(sum(segment.path.stat().st_size for segment in list_segments(directory)))
-    records = _last(matching(directory, wanted, progress.read), args.limit)
+    segments = [segment for directory in directories for segment in list_segments(directory)]
+    progress = Progress.of(sum(segment.path.stat().st_size for segment in segments))
+    records = _last(joined(directories, wanted, progress.read), args.limit)
     if args.output is None:
         written = _print(map(write, records))
     else:

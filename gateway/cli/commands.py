@@ -152,10 +152,12 @@ def _audit(subparsers: Subparsers) -> None:
     check.add_argument("--anchor", metavar="FILE", type=Path, help="records kept elsewhere, which must be in the log")
     last = commands.add_parser("tail", help=f"show the last {LAST} records")
     last.add_argument("-f", "--follow", action="store_true", help="go on with new ones until interrupted")
-    readers = (check, last, *_audit_query(commands))
-    for parser in readers:
+    joining = _audit_query(commands)
+    for parser in (check, last):
         parser.add_argument("dir", nargs="?", metavar="DIR", help="the log's directory (default: audit.dir)")
-    for parser in (*readers, *_audit_payloads(commands)):
+    for parser in joining:
+        parser.add_argument("dir", nargs="*", metavar="DIR", help="one log or several (default: audit.dir)")
+    for parser in (check, last, *joining, *_audit_payloads(commands)):
         add_common(parser)
 
 

@@ -30,6 +30,7 @@ from gateway.downstream.oauth.registration import Registry
 from gateway.downstream.oauth.sources import Consented
 from gateway.downstream.oauth.vault import SealedVault, Vault
 from gateway.state.files import read_or_create_key, secure_directory
+from gateway.state.folder import FolderDocuments
 from gateway.state.sealing import Sealer
 from gateway.tasks import TaskSet
 
@@ -59,7 +60,8 @@ def vault_of(environ: Mapping[str, str]) -> Vault:
     base = Path(environ.get("XDG_STATE_HOME") or Path(environ.get("HOME", "~")).expanduser() / ".local" / "state")
     base.mkdir(parents=True, exist_ok=True)
     folder = secure_directory(secure_directory(base / "mcp-gateway") / "connect")
-    return SealedVault(folder, Sealer([read_or_create_key(folder / "sealing.key", _KEY_BYTES)]))
+    sealer = Sealer([read_or_create_key(folder / "sealing.key", _KEY_BYTES)])
+    return SealedVault(FolderDocuments(folder), sealer, prefix="")
 
 
 class Person(Protocol):
@@ -187,7 +189,7 @@ class SignIn:
             return _response("404 Not Found", "", "")
         if path == CALLBACK_PATH:
             return _page(await self._consents.complete(query, _cookies(lines)))
-        departure = self._consents.begin(query.get("ticket", ""))
+        departure = await self._consents.begin(query.get("ticket", ""))
         if departure is None:
             return _page(_STALE)
         cookie = f"{_COOKIE}={departure.cookie}; Max-Age={int(LIFETIME)}; Path=/oauth/; HttpOnly; SameSite=Lax"

@@ -30,7 +30,9 @@ def run(args: argparse.Namespace) -> int:
 def show(status: Object, output: Output) -> None:
     """Print a status for people."""
     ready = "ready" if status.get("ready") is True else f"not ready: {_listed(status.get('reasons'))}"
-    output.line(f"{status.get('endpoint')}  {ready}  up {status.get('uptime_s')} s  version {status.get('version')}")
+    replica = f"  replica {_text(status, 'replica')}" if _text(status.get("store"), "kind") == "shared" else ""
+    up = f"up {status.get('uptime_s')} s  version {status.get('version')}"
+    output.line(f"{status.get('endpoint')}  {ready}  {up}{replica}")
     config = status.get("config")
     last = config.get("last_load") if isinstance(config, dict) else None
     if isinstance(last, dict) and last.get("ok") is not True:
@@ -39,6 +41,14 @@ def show(status: Object, output: Output) -> None:
         output.line(f"  {_listed(last.get('problems'))}")
     if isinstance(last, dict) and last.get("needs_restart"):
         output.line(f"changed, but in force only after a restart: {_listed(last.get('needs_restart'))}")
+    store = status.get("store")
+    if _text(store, "state") == "degraded":
+        since, why = _text(store, "since"), _text(store, "reason")
+        output.line(f"the shared store is away since {since} ({why}): limits are this replica's own")
+    database = status.get("database")
+    if _text(database, "reachable") == "False":
+        since, why = _text(database, "since"), _text(database, "reason")
+        output.line(f"the database is away since {since} ({why}): nothing new can be approved")
     _people(status, output)
     servers = status.get("servers")
     if isinstance(servers, dict):

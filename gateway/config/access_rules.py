@@ -14,6 +14,7 @@ from pydantic import SecretStr
 from gateway.config.access import Client
 from gateway.config.names import ANONYMOUS, CLIENT_NAME
 from gateway.config.places import Loc, shown
+from gateway.config.stores import is_secured
 from gateway.config.subject import Findings, Subject
 
 MIN_KEY: Final = 32
@@ -86,6 +87,9 @@ def _tokens(subject: Subject, findings: Findings) -> None:
         _secret(metrics, token, MIN_TOKEN, findings)
     for index, key in enumerate(subject.config.state.sealing_keys):
         _secret(("state", "sealing_keys", index), key, MIN_KEY, findings)
+    state = subject.config.state
+    if state.ca and not is_secured(state.url):
+        findings.problem(("state", "ca"), "has no use without a url of rediss:// or valkeys://")
     holders: dict[str, str] = {}
     for name, user in subject.config.admin.users.items():
         owner = holders.setdefault(user.token_sha256, name)

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
+from weakref import WeakValueDictionary
 
 import yaml
 
@@ -48,7 +49,7 @@ class BadDocument(GatewayError):
         return f"{self.text}{where}" + (f" ({self.hint})" if self.hint else "")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class ApiDocument:
     """One document. ``digest`` is the hex SHA-256 of its text; documents of equal text are equal."""
 
@@ -62,8 +63,12 @@ class ApiDocument:
         return int(match[1]) if match else 0
 
 
+_IN_USE: Final[WeakValueDictionary[str, ApiDocument]] = WeakValueDictionary()
+"""The documents that somebody has, by their digests: each is read once, and gone with the last who has it."""
+
+
 def read(data: bytes) -> ApiDocument:
-    """Read a document.
+    """Read a document; of a text that was read before and is still in use the same one, so nobody may change it.
 
     Raises:
         BadDocument: too long, too deep, too many values, not UTF-8, neither JSON nor YAML, of another version, or
@@ -71,6 +76,14 @@ def read(data: bytes) -> ApiDocument:
     """
     if len(data) > MAX_DOCUMENT:
         raise BadDocument(f"is longer than {MAX_DOCUMENT // 2**20} MiB")
+    digest = hashlib.sha256(data).hexdigest()
+    known = _IN_USE.get(digest)
+    if known is None:
+        known = _IN_USE[digest] = ApiDocument(digest, _tree(data))
+    return known
+
+
+def _tree(data: bytes) -> Object:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -82,7 +95,7 @@ def read(data: bytes) -> ApiDocument:
         raise BadDocument("is written in Swagger 2.0, which is not served", hint=_CONVERT)
     if not _VERSION.fullmatch(_version(tree)):
         raise BadDocument("is no OpenAPI document: it needs openapi: 3.0, 3.1 or 3.2 with its number")
-    return ApiDocument(hashlib.sha256(data).hexdigest(), tree)
+    return tree
 
 
 def _version(tree: Object) -> str:
@@ -129,7 +142,8 @@ class _Builder:
 
     def __init__(self) -> None:
         self._nodes = 0
-        self._anchors: dict[str, tuple[Value, int]] = {}
+        self._deepest = 0
+        self._anchors: dict[str, tuple[Value, int, int]] = {}
 
     def document(self, events: Iterator[yaml.Event]) -> Value:
         next(events)
@@ -144,14 +158,15 @@ class _Builder:
 
     def _node(self, event: yaml.Event, events: Iterator[yaml.Event], depth: int) -> Value:
         self._count(1, event)
-        if depth > MAX_DEPTH:
-            raise _too_deep(_line(event))
+        self._reach(depth, event)
         if isinstance(event, yaml.AliasEvent):
-            return self._alias(event)
-        before, value = self._nodes, self._value(event, events, depth)
+            return self._alias(event, depth)
+        nodes, deepest, self._deepest = self._nodes, self._deepest, depth
+        value = self._value(event, events, depth)
         anchor = getattr(event, "anchor", None)
         if anchor is not None:
-            self._anchors[anchor] = (value, self._nodes - before + 1)
+            self._anchors[anchor] = (value, self._nodes - nodes + 1, self._deepest - depth)
+        self._deepest = max(self._deepest, deepest)
         return value
 
     def _value(self, event: yaml.Event, events: Iterator[yaml.Event], depth: int) -> Value:
@@ -179,12 +194,19 @@ class _Builder:
             members[event.value] = self._node(next(events), events, depth + 1)
         return members
 
-    def _alias(self, event: yaml.AliasEvent) -> Value:
+    def _alias(self, event: yaml.AliasEvent, depth: int) -> Value:
         found = self._anchors.get(event.anchor or "")
         if found is None:
             raise BadDocument("uses an alias of nothing that stands before it", _line(event))
-        self._count(found[1], event)
-        return found[0]
+        value, nodes, height = found
+        self._count(nodes, event)
+        self._reach(depth + height, event)
+        return value
+
+    def _reach(self, depth: int, event: yaml.Event) -> None:
+        if depth > MAX_DEPTH:
+            raise _too_deep(_line(event))
+        self._deepest = max(self._deepest, depth)
 
     def _count(self, nodes: int, event: yaml.Event) -> None:
         self._nodes += nodes

@@ -29,17 +29,10 @@ def _is(*words: str) -> Callable[[Tree], bool]:
     return lambda value: value in words
 
 
-def _other_than(*words: str) -> Callable[[Tree], bool]:
-    return lambda value: value not in words
-
-
 _SERVER: Final[Loc] = ("servers", "*")
 _POLICY: Final[Loc] = ("policies", "*")
 
-FEATURES: Final = (
-    Feature((*_SERVER, "catalog"), "catalogs per principal", _is("principal"), instead="use shared"),
-    Feature(("state", "url"), "state outside the process", _other_than("memory://"), instead="use memory://"),
-)
+FEATURES: Final = (Feature((*_SERVER, "catalog"), "catalogs per principal", _is("principal"), instead="use shared"),)
 
 
 def judge_availability(tree: Tree, findings: Findings) -> list[tuple[Loc, str]]:

@@ -20,6 +20,7 @@ _PATHS: Final[tuple[Loc, ...]] = (
     ("auth", "jwt", "ca"),
     ("telemetry", "otlp", "ca"),
     ("state", "dir"),
+    ("state", "ca"),
     ("audit", "dir"),
 )
 # A bare word is looked up in PATH.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Final
+from urllib.parse import urlsplit
 
 from gateway.config.places import Loc, find
 from gateway.config.subject import Findings, Subject
@@ -24,6 +25,7 @@ _BY_NAME: Final[tuple[Loc, ...]] = (
     ("servers", "*", "headers", "*"),
     ("telemetry", "otlp", "headers", "*"),
 )
+_ADDRESSES: Final[tuple[Loc, ...]] = (("state", "url"), ("state", "database"), ("audit", "sinks", "*"))
 _SHORTEST: Final = 8
 _WHAT: Final = "is written in the file: use ${NAME} or ${file:/path}"
 
@@ -45,6 +47,18 @@ def _plain(subject: Subject) -> Iterator[Loc]:
             named = pattern in _ALWAYS or is_secret_name(str(loc[-1]))
             if named and isinstance(value, str) and len(value) >= _SHORTEST and loc not in subject.referring:
                 yield loc
+    for pattern in _ADDRESSES:
+        for loc, value in find(subject.tree, pattern):
+            if isinstance(value, str) and _has_password(value) and loc not in subject.referring:
+                yield loc
+
+
+def _has_password(address: str) -> bool:
+    try:
+        return bool(urlsplit(address).password)
+    except ValueError:
+        # It is refused for what it is.
+        return False
 
 
 def _is_strict(subject: Subject, name: str) -> bool:

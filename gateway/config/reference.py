@@ -186,8 +186,11 @@ def _default(info: FieldInfo) -> str:
     if info.is_required():
         return "*required*"
     value: object = info.default
+    if isinstance(value, SecretStr):
+        # What holds without the key is no secret.
+        value = value.get_secret_value()
     kinds = [item.func for item in info.metadata if isinstance(item, BeforeValidator)]
-    if value is None or value in ("", [], {}) or (isinstance(value, SecretStr) and not value.get_secret_value()):
+    if value is None or value in ("", [], {}):
         return "–"
     if parse_duration in kinds and isinstance(value, (int, float)):
         return f"`{format_duration(value)}`"

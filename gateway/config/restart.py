@@ -6,8 +6,10 @@ from typing import Final
 
 from pydantic import BaseModel
 
+from gateway.config.reading import Reading
 from gateway.config.root import Config, LoadedConfig
 from gateway.config.sinks import OTLP
+from gateway.config.sources import Sources
 
 RESTART_SECTIONS: Final = ("listen", "admin", "state", "audit")
 
@@ -34,3 +36,14 @@ def with_running_sections(running: LoadedConfig, wanted: LoadedConfig) -> Loaded
     """Return the wanted config with the sections that need a restart as they run."""
     kept = {section: getattr(running.config, section) for section in RESTART_SECTIONS}
     return wanted.model_copy(update={"config": wanted.config.model_copy(update=kept)})
+
+
+def with_running_files(running: Sources, wanted: Sources) -> Sources:
+    """Return what a load drew on, with the files of the sections that stay as they run; reads those it did not."""
+    kept = {loc: path for loc, path in running.referred.items() if loc[0] in RESTART_SECTIONS}
+    others = {loc: path for loc, path in wanted.referred.items() if loc[0] not in RESTART_SECTIONS}
+    reading = Reading()
+    for loc, path in kept.items():
+        if path not in wanted.files:
+            reading.refer(loc, path)
+    return Sources({**wanted.files, **reading.sources().files}, wanted.patterns, {**others, **kept})

@@ -9,10 +9,12 @@ from typing import Literal
 from pydantic import Field, SecretStr
 
 from gateway.config.access import Auth, Client, Limits
+from gateway.config.databases import DatabaseUrl
 from gateway.config.policies import PayloadMode, Policy
 from gateway.config.servers import Server
 from gateway.config.sinks import Sink
 from gateway.config.sources import Sources
+from gateway.config.stores import MEMORY, StoreUrl
 from gateway.config.telemetry import Telemetry
 from gateway.config.types import Duration, Host, Model, Network, Origin, PublicUrl, ServerUrl, Sha256, Size, Whole
 from gateway.errors import Problem
@@ -54,6 +56,8 @@ class Listen(Model):
     """Longest request body."""
     drain: Duration = 20.0
     """How long running calls may take to end when the gateway stops."""
+    linger: Duration = 0.0
+    """How long a gateway that stops still takes requests, already not ready: time for a balancer to turn away."""
     instance_meta: bool = True
     """Say in each result which instance answered."""
 
@@ -107,8 +111,16 @@ class State(Model):
 
     dir: str = "./state"
     """Folder for pins, keys and the last known catalog; relative to the config file."""
-    url: str = "memory://"
-    """Where counters and sessions are kept."""
+    url: StoreUrl = SecretStr(MEMORY)
+    """Where counters and sessions are kept: `memory://`, or `redis://`, `rediss://`, `valkey://`, `valkeys://` with
+    `user:password@host:port/database`, or `unix:///path?db=0`."""
+    ca: str = ""
+    """File with the authorities that `rediss://` and `valkeys://` accept besides the system's."""
+    prefix: str = Field(default="mcpgw", pattern=r"^[A-Za-z0-9_.-]{1,32}$")
+    """With what every key and topic begins; gateways with the same one share."""
+    database: DatabaseUrl = SecretStr("")
+    """Where pins, approvals, kept lists and sign-ins are, for gateways that share them: `postgres://…`, or
+    `file:///dir` for a directory that all of them mount. Default: `dir`."""
     sealing_keys: list[SecretStr] = []
     """Keys that seal what clients carry for us, newest first, 32 characters or more each. Default: one in `dir`."""
 

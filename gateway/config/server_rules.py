@@ -45,6 +45,7 @@ def judge_servers(subject: Subject, findings: Findings) -> None:
         _process(server, loc, findings)
         _headers(server, loc, findings)
         _address(server, loc, findings)
+        _document(server, loc, findings)
         _auth(subject, server, loc, findings)
 
 
@@ -132,6 +133,12 @@ def _headers(server: Server, loc: Loc, findings: Findings) -> None:
         seen.setdefault(low, name)
         if not _sendable(value):
             findings.problem(place, "has a value that cannot be sent: control or non-Latin characters")
+
+
+def _document(server: Server, loc: Loc, findings: Findings) -> None:
+    """What is sent along goes where calls go; whoever can write a file must not be able to choose where that is."""
+    if server.document_file and server.headers and server.url is None:
+        findings.problem((*loc, "headers"), "needs url: what is sent is for one address, which no document may choose")
 
 
 def _auth(subject: Subject, server: Server, loc: Loc, findings: Findings) -> None:

@@ -6,13 +6,14 @@ Needs the loaded config only, so that ``serve`` and ``check`` ask the same.
 from __future__ import annotations
 
 from gateway.config.root import LoadedConfig
+from gateway.config.stores import is_shared
 from gateway.config.types import is_loopback
 from gateway.errors import Problem
 
 
 def start_problems(loaded: LoadedConfig) -> list[Problem]:
     """Return every reason not to start; none on a config that is safe to serve."""
-    return [*_endpoint(loaded), *_admin(loaded)]
+    return [*_endpoint(loaded), *_admin(loaded), *_shared(loaded)]
 
 
 def _endpoint(loaded: LoadedConfig) -> list[Problem]:
@@ -44,6 +45,20 @@ def _admin(loaded: LoadedConfig) -> list[Problem]:
     if admin.port == listen.port != 0 and admin.host == listen.host:
         problems.append(_problem(loaded, "admin.port", "is the port of the endpoint too", "choose another one"))
     return problems
+
+
+def _shared(loaded: LoadedConfig) -> list[Problem]:
+    """Replicas that share anything seal with the same keys: what one of them hands out comes back to another."""
+    state = loaded.config.state
+    if state.sealing_keys:
+        return []
+    hint = "set state.sealing_keys, the same for all of them"
+    settings = (("url", is_shared(state.url)), ("database", bool(state.database.get_secret_value())))
+    return [
+        _problem(loaded, f"state.{name}", "is shared with other gateways, which need the same keys to read it", hint)
+        for name, shared in settings
+        if shared
+    ]
 
 
 def _problem(loaded: LoadedConfig, path: str, message: str, hint: str) -> Problem:

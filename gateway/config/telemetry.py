@@ -39,9 +39,9 @@ class Collector(Model):
     headers: dict[str, SecretStr] = {}
     """Headers of every request, such as `Authorization`."""
     sample: float = Field(default=1.0, ge=0, le=1)
-    """Share of the traces that begin at the gateway which are recorded."""
-    follow: bool = True
-    """Record a client's trace where the client says that it records it; else `sample` decides for it too."""
+    """Share of the requests that are recorded, drawn by the gateway, whosever trace they are in."""
+    follow: bool = False
+    """Trust clients to decide for their own traces: record those they say they record, and no others of theirs."""
     ca: str = ""
     """PEM file of the authorities that its certificate may be signed by, instead of the system's."""
 

@@ -7,6 +7,7 @@ truncate, a swapped symlink, a folder made anew) and on every file system (docs/
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -16,6 +17,8 @@ from gateway.config.sources import Look, Seen, Sources, look, remembered
 
 _SHARE: Final = 50
 """Looking may take one part in this many of the time: a slow file system is looked at less often."""
+LONGEST: Final = 5.0
+"""Seconds between two looks at most, however long they take: on a busy machine that says little of the files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +35,7 @@ class Pace:
 
     def after(self, seconds: float) -> float:
         """Return how long to leave the file system alone after a look that took so long."""
-        return max(self.interval, _SHARE * seconds)
+        return min(max(self.interval, _SHARE * seconds), max(self.interval, LONGEST))
 
 
 class Watch:
@@ -49,13 +52,11 @@ class Watch:
     async def changed(self) -> None:
         """Return once something is other than it was at the last load, and nothing moves."""
         pause = self._pace.interval
-        loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(pause)
             sources = self._sources()
-            began = loop.time()
-            seen = await asyncio.to_thread(look, sources)
-            pause = self._pace.after(loop.time() - began)
+            seen, took = await asyncio.to_thread(_timed_look, sources)
+            pause = self._pace.after(took)
             if not seen.agrees(self._known(sources)):
                 seen = await self._still(sources, seen)
                 if await asyncio.to_thread(_differ, sources, seen):
@@ -89,6 +90,12 @@ class Watch:
             if patience is not None and loop.time() > patience:
                 patience = None
                 self._restless()
+
+
+def _timed_look(sources: Sources) -> tuple[Look, float]:
+    """Look, and return the seconds that it took; not those that a thread was waited for."""
+    began = time.monotonic()
+    return look(sources), time.monotonic() - began
 
 
 def _differ(sources: Sources, now: Look) -> bool:

@@ -18,9 +18,8 @@ from gateway.errors import DownstreamError, Reason
 from gateway.protocol import headers, meta, methods, results
 from gateway.protocol.jsonrpc import Id
 from gateway.telemetry import spans
-from gateway.telemetry.spans import Fact, Side, Span, Tracer
+from gateway.telemetry.spans import OTHER, Fact, Side, Span, Tracer
 
-_UNKNOWN: Final = "_OTHER"
 _PORTS: Final = {"http": 80, "https": 443}
 
 
@@ -69,7 +68,7 @@ async def _followed(span: Span, send: Callable[[Request], Awaitable[Reply]], req
     def numbered(identifier: Id) -> None:
         span.note({spans.RPC_ID: str(identifier)})
 
-    error = _UNKNOWN
+    error = OTHER
     try:
         reply = await send(replace(request, on_id=numbered))
         error = _error(request.method, reply)
@@ -91,7 +90,7 @@ def _error(method: str, reply: Reply) -> str:
     if reply.error is not None:
         return str(reply.error.code)
     if reply.result is None:
-        return str(reply.status or _UNKNOWN)
+        return str(reply.status or OTHER)
     return "tool_error" if method == methods.TOOLS_CALL and results.is_error(reply.result) else ""
 
 

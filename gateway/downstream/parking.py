@@ -46,10 +46,10 @@ class _Round:
 
 
 class Parking:
-    """All parked calls of a pool, and the tickets that lead to their rounds."""
+    """All parked calls of a pool, and the tickets that lead to their rounds; ``replica`` stands in each."""
 
-    def __init__(self) -> None:
-        self.tickets: Tickets[_Round] = Tickets()
+    def __init__(self, replica: str = "") -> None:
+        self.tickets: Tickets[_Round] = Tickets(replica)
         self._calls: set[ParkedCall] = set()
 
     def __len__(self) -> int:
@@ -73,6 +73,19 @@ class Parking:
     def knows(self, call: Call) -> bool:
         """Tell whether a call goes on with one that is parked here."""
         return self._round(call) is not None
+
+    def waits(self, ticket: str | None) -> bool:
+        """Tell whether a call waits for answers to the questions of this ticket, and for nothing else."""
+        round_ = self.tickets.get(ticket)
+        return round_ is not None and round_.then is None and round_.call.is_parked
+
+    def abandon(self, ticket: str) -> Call | None:
+        """Give up the call that waits under a ticket, and return it: its client is known not to come back."""
+        round_ = self.tickets.get(ticket) if self.waits(ticket) else None
+        if round_ is None:
+            return None
+        round_.call.abandon()
+        return round_.call.call
 
     async def resume(self, call: Call, exchange: Exchange) -> Outcome:
         """Go on with a parked call.
@@ -278,14 +291,14 @@ class ParkedCall:
         if self.turns is not None:
             self.turns.hold()
         self._parked_at = asyncio.get_running_loop().time()
-        self.exchange.abandon = self._abandon
+        self.exchange.abandon = self.abandon
         if self.flight is not None:
             self.flight.hold(self._left)
             if self.exchange.ask is None:
                 # The client comes back by itself; until then what the server says has no stream to travel on.
                 self.flight.exchange = Exchange()
 
-    def _abandon(self) -> None:
+    def abandon(self) -> None:
         """End the call while it waits: its client is known not to come back, and its request tells of the end."""
         self._accounted = True
         if self.is_parked:
@@ -313,7 +326,7 @@ class ParkedCall:
         Raises:
             DownstreamError: the work's own.
         """
-        exchange.instance, exchange.abandon = self.exchange.instance, self._abandon
+        exchange.instance, exchange.abandon = self.exchange.instance, self.abandon
         if round_.then is None:
             if self.end is None:
                 self._questions.answer(round_.keys, call.input_responses or {}, exchange.refusals)

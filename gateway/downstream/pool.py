@@ -23,7 +23,10 @@ from gateway.downstream.member import Member
 from gateway.downstream.meters import Meters, NoMeters
 from gateway.downstream.oauth import signin
 from gateway.downstream.oauth.credentials import Desk
+from gateway.downstream.oauth.offer import Receiver
+from gateway.downstream.parking import Parking, unknown
 from gateway.downstream.setup import MakeTransport
+from gateway.downstream.tickets import is_ticket, issuer_of
 from gateway.downstream.transports import Transports
 from gateway.downstream.wishes import Wanted
 from gateway.errors import DownstreamError, Reason
@@ -47,7 +50,8 @@ class PoolOptions:
 
     ``guardian`` watches the processes; the pool neither starts nor ends it. ``make_transport`` opens nothing yet and
     is for tests. ``eras`` is a file in ``state.dir``, None for memory alone. ``key`` keys the
-    fingerprints, which clients see the first digits of: without one they would help to guess secrets.
+    fingerprints, which clients see the first digits of: without one they would help to guess secrets. ``replica`` is
+    the id of this process, by which others know where a call waits.
     """
 
     guardian: Guardian
@@ -59,6 +63,7 @@ class PoolOptions:
     inspector: Inspector = field(default_factory=Inspector)
     desk: Desk = field(default_factory=Desk)
     tracer: Tracer = OFF
+    replica: str = ""
 
 
 class Pool:
@@ -68,11 +73,13 @@ class Pool:
         self._options = options
         make = options.make_transport or Transports(options.guardian, options.meters)
         hooks = replace(options.hooks, on_task=self._tasked)
+        self._parking = Parking(options.replica)
         self._environment = Environment(
             make,
             Eras(options.eras),
             hooks,
             options.meters,
+            self._parking,
             inspector=options.inspector,
             desk=options.desk,
             tracer=options.tracer,
@@ -82,6 +89,7 @@ class Pool:
         self._wishes: dict[str, Wanted] = {}
         self._tasks = TaskSet(on_crash(_log))
         self._retiring: set[Member] = set()
+        options.desk.consents.reach = self._receiver
 
     def apply(self, servers: Mapping[str, Server], renewed: Collection[str] = ()) -> None:
         """Make these the servers, without waiting for any of them; ``renewed`` count as changed whatever they say.
@@ -104,6 +112,15 @@ class Pool:
         for member in self._members.values():
             self._retire(member)
         self._members = kept
+
+    async def reread(self, changed: Callable[[str], bool]) -> None:
+        """Take the credentials that other replicas have kept; ``changed`` tells which documents may be others."""
+        for member in list(self._members.values()):
+            await member.credentials.reread(changed)
+
+    def _receiver(self, server: str, owner: str) -> Receiver | None:
+        member = self._members.get(server)
+        return member.credentials.receiver(owner) if member is not None else None
 
     def _retire(self, member: Member) -> None:
         self._retiring.add(member)
@@ -128,6 +145,25 @@ class Pool:
             return await signin.call(member.credentials, call, lambda ready: member.call(ready, exchange))
         except DownstreamError as error:
             return Failure.of(error)
+
+    def home(self, call: Call) -> str:
+        """Return the replica at which a call waits or its task runs; "" where any will do."""
+        return issuer_of(call.request_state) or (call.task.replica if call.task is not None else "")
+
+    async def homeless(self, call: Call, exchange: Exchange) -> Outcome:
+        """Answer for a replica that is gone: a call that waited there is lost, a task may be known to its server."""
+        if is_ticket(call.request_state) or call.task is None:
+            return unknown(call, exchange)
+        elsewhere = replace(call.task, instance=f"{call.task.replica} {call.task.instance}")
+        return await self.call(replace(call, task=elsewhere), exchange)
+
+    def waits(self, ticket: str | None) -> bool:
+        """Tell whether a call is parked here under this ticket."""
+        return self._parking.waits(ticket)
+
+    def abandon(self, ticket: str) -> Call | None:
+        """Give up the call that is parked here under this ticket, and return it."""
+        return self._parking.abandon(ticket)
 
     async def page(self, server: str, kind: Kind, cursor: str | None = None) -> Page:
         """Fetch one page of a server's list over its catalog connection.

@@ -10,6 +10,8 @@ import asyncio
 import secrets
 from typing import Final, Generic, TypeVar
 
+from gateway.replicas.identity import is_replica_id
+
 KEPT: Final = 60.0
 """Seconds in which a spent ticket gets the same outcome again."""
 MAX_SPENT: Final = 1024
@@ -21,16 +23,20 @@ T = TypeVar("T")
 
 
 class Tickets(Generic[T]):
-    """What each ticket leads to. Tickets in use are as many as there are calls parked, which are bounded elsewhere."""
+    """What each ticket leads to. Tickets in use are as many as there are calls parked, which are bounded elsewhere.
 
-    def __init__(self) -> None:
+    Each names the ``replica`` that issued it, where there is a name.
+    """
+
+    def __init__(self, replica: str = "") -> None:
+        self._mark = f"{_MARK}{replica}-" if replica else _MARK
         self._held: dict[str, T] = {}
         self._spent: dict[str, int] = {}
         self._bytes = 0
 
     def issue(self, value: T) -> str:
         """Return a new ticket; who holds it may answer."""
-        ticket = f"{_MARK}{secrets.token_urlsafe(24)}"
+        ticket = f"{self._mark}{secrets.token_urlsafe(24)}"
         self._held[ticket] = value
         return ticket
 
@@ -65,6 +71,12 @@ class Tickets(Generic[T]):
     def spent(self) -> tuple[str, ...]:
         """The spent tickets that are kept, the oldest first."""
         return tuple(self._spent)
+
+
+def issuer_of(state: str | None) -> str:
+    """Return the replica that a ticket names; "" for one that names none, and for what is no ticket."""
+    name, dash, _ = (state or "").removeprefix(_MARK).partition("-")
+    return name if is_ticket(state) and dash and is_replica_id(name) else ""
 
 
 def is_ticket(state: str | None) -> bool:

@@ -68,13 +68,13 @@ class ConsentPages:
         if head.path == METADATA_PATH:
             return _metadata(config)
         query = _query(target)
-        response = self._start(query) if head.path == START_PATH else await self._callback(query, head)
+        response = await (self._start(query) if head.path == START_PATH else self._callback(query, head))
         if response.status == 400 and self._throttle.failed(source, time.monotonic()) is not None:
             raise Rejected(Rejection(429, None, "", "auth_throttled", headers={"Retry-After": "60"}))
         return response
 
-    def _start(self, query: Mapping[str, str]) -> web.Response:
-        departure = self._consents.begin(query.get("ticket", ""))
+    async def _start(self, query: Mapping[str, str]) -> web.Response:
+        departure = await self._consents.begin(query.get("ticket", ""))
         if departure is None:
             return _page(_STALE)
         response = web.Response(status=302, headers={**_HEADERS, "Location": departure.url})

@@ -19,7 +19,9 @@ from gateway.pipeline.resources import Resolved
 from gateway.policy.limits import InFlight, RequestBudget
 from gateway.protocol.rawjson import Members, Object
 from gateway.protocol.versions import Era
+from gateway.replicas.post import Post
 from gateway.state.sealing import Sealer
+from gateway.state.store import Store
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.spans import Tracer
 
@@ -104,6 +106,8 @@ class Services(Protocol):
     @property
     def sealer(self) -> Sealer: ...
     @property
+    def store(self) -> Store: ...
+    @property
     def metrics(self) -> Metrics: ...
     @property
     def throttle(self) -> Throttle: ...
@@ -117,6 +121,8 @@ class Services(Protocol):
     def pool(self) -> TaskFeed: ...
     @property
     def tracer(self) -> Tracer: ...
+    @property
+    def post(self) -> Post: ...
 
     def current(self) -> Moment:
         """Return the snapshot in force."""

@@ -33,24 +33,30 @@ _FORGETS: Final = frozenset({methods.TASKS_GET, methods.TASKS_UPDATE})
 
 @dataclass(frozen=True, slots=True)
 class Handle:
-    """What a sealed id holds: where the task runs, which tool it runs, and the call it began as."""
+    """What a sealed id holds: where the task runs, which tool it runs, and the call it began as.
+
+    ``instance`` and ``replica`` name the connection that it was started on, and the gateway that has this connection.
+    """
 
     server: str
     tool: str
     task: str
     call: str
     instance: str = ""
+    replica: str = ""
 
 
 def _context(principal: Principal, caller: Caller) -> bytes:
     return rawjson.canonical_plain([principal.id, caller.view, caller.era.value])
 
 
-def seal(sealer: Sealer, call: Call, task: str, instance: str = "") -> str:
+def seal(sealer: Sealer, call: Call, task: str, instance: str = "", replica: str = "") -> str:
     """Return the id under which the caller knows a task of its call."""
     held: Object = {"server": call.target.server, "tool": call.target.name, "task": task, "call": call.id}
     if instance:
         held["instance"] = instance
+    if replica:
+        held["replica"] = replica
     return sealer.seal_alike(_PURPOSE, rawjson.canonical_plain(held), _context(call.principal, call.caller))
 
 
@@ -65,7 +71,8 @@ def opened(sealer: Sealer, token: str, principal: Principal, caller: Caller) -> 
     texts = {name: value for name, value in held.items() if isinstance(value, str)}
     if not {"server", "tool", "task", "call"} <= texts.keys():
         return None
-    return Handle(texts["server"], texts["tool"], texts["task"], texts["call"], texts.get("instance", ""))
+    where = (texts.get("instance", ""), texts.get("replica", ""))
+    return Handle(texts["server"], texts["tool"], texts["task"], texts["call"], *where)
 
 
 def route_of(moment: Moment, server: str, tool: str) -> Route | None:
@@ -97,7 +104,7 @@ def call_of(moment: Moment, sealer: Sealer, draft: Call, params: Object) -> Call
         exposed=route.exposed,
         definition=route.definition,
         params={methods.TASK_ID: handle.task},
-        task=TaskRef(handle.task, token, handle.instance),
+        task=TaskRef(handle.task, token, handle.instance, handle.replica),
         round=2,
     )
 

@@ -77,13 +77,16 @@ def context(listen: Listen, refused: Refused) -> ssl.SSLContext | None:
     made = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     made.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
-        made.load_cert_chain(tls.cert, tls.key)
-    except (OSError, ssl.SSLError) as error:
+        made.load_cert_chain(tls.cert, tls.key, password=_no_password)
+    except _Encrypted:
+        text, hint = "the key is encrypted", "give a key without a password, readable for the gateway alone"
+        raise ConfigError([Problem(text, path="listen.tls.key", hint=hint)]) from None
+    except (OSError, ValueError) as error:
         raise _unusable("certificate or key", error, "listen.tls") from None
     if tls.client_ca:
         try:
             made.load_verify_locations(cafile=tls.client_ca)
-        except (OSError, ssl.SSLError) as error:
+        except (OSError, ValueError) as error:
             raise _unusable("authorities of clients", error, "listen.tls.client_ca") from None
         made.verify_mode = ssl.CERT_OPTIONAL
         made.sslobject_class = _reporting(refused)
@@ -104,8 +107,18 @@ def expires(listen: Listen) -> float:
     return own.not_valid_after_utc.timestamp()
 
 
-def _unusable(what: str, error: OSError, path: str) -> ConfigError:
-    return ConfigError([Problem(f"{what} cannot be used: {error.strerror or type(error).__name__}", path=path)])
+class _Encrypted(ValueError):
+    """A key wants a password."""
+
+
+def _no_password() -> str:
+    """Refuse to have one: OpenSSL would ask the terminal by itself, and the event loop would wait for an answer."""
+    raise _Encrypted
+
+
+def _unusable(what: str, error: OSError | ValueError, path: str) -> ConfigError:
+    why = (error.strerror if isinstance(error, OSError) else None) or type(error).__name__
+    return ConfigError([Problem(f"{what} cannot be used: {why}", path=path)])
 
 
 def _reporting(refused: Refused) -> type[ssl.SSLObject]:

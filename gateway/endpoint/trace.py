@@ -22,10 +22,7 @@ from gateway.protocol import codes, meta, methods
 from gateway.protocol.jsonrpc import Request
 from gateway.protocol.meta import RequestMeta
 from gateway.telemetry import spans
-from gateway.telemetry.spans import Fact, Side, Span, Tracer
-
-_OTHER: Final = "_OTHER"
-"""What there is no word for: an error of our own, a method of an extension that may lead nowhere."""
+from gateway.telemetry.spans import OTHER, Fact, Side, Span, Tracer
 
 
 class RequestSpan(Protocol):
@@ -80,7 +77,7 @@ class _Traced:
         self._tracer = tracer
         self._inbound = inbound
         self._request = request
-        self._method = request.method if request.method in methods.METHODS else _OTHER
+        self._method = request.method if request.method in methods.METHODS else OTHER
         self._span: Span | None = None
         self._error = ""
 
@@ -98,7 +95,7 @@ class _Traced:
             case asyncio.CancelledError():
                 self._error = Reason.CANCELLED.value
             case _:
-                self._error = _OTHER
+                self._error = OTHER
         if self._span is not None:
             self._span.end(self._error)
 
@@ -141,7 +138,8 @@ class _Traced:
             facts[spans.DEFINITION] = call.definition.digest
         if call.round > 1:
             facts[spans.ROUND] = call.round
-        self._span.name(spans.title(call.method, call.exposed))
+        # A name that nothing is known by is a client's text, of which there may be any number.
+        self._span.name(spans.title(call.method, call.exposed if call.definition is not None else ""))
         self._span.note(facts)
         if call.earlier:
             self._span.link(call.earlier)

@@ -64,12 +64,14 @@ class Caller:
 class TaskRef:
     """A task that an earlier call became: its id at the server, and the one its client knows.
 
-    ``instance`` names the connection it was started on where the task ends with that, else it is "".
+    ``instance`` names the connection it was started on where the task ends with that, else it is ""; ``replica`` then
+    is the gateway that has this connection, where there can be several.
     """
 
     id: str
     shown: str
     instance: str = ""
+    replica: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,10 @@ def keep_asking(key: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class InstanceFacts:
-    """What answered: shown in ``_meta`` and written to the audit log."""
+    """What answered: shown in ``_meta`` and written to the audit log.
+
+    ``replica`` is the gateway that called it, where there can be several.
+    """
 
     server: str
     transport: str
@@ -40,6 +43,7 @@ class InstanceFacts:
     fingerprint: str
     server_info: str = ""
     pin: str = "off"
+    replica: str = ""
 
 
 @dataclass(slots=True)

@@ -21,7 +21,8 @@ class Complete:
 class InputRequired:
     """The server needs answers from the client first: its requests by key, and its own opaque state.
 
-    ``held``: a request that is open here waits with it, so that ``state`` means something to this process alone.
+    ``held``: a request that is open here waits with it, so that ``state`` means something to this process alone; or
+    to the replica ``at``, where it waits at another one.
     ``answered`` are questions the gateway answered itself: they are no longer in ``requests``. ``extra`` is what
     else the result held, for a client that gets it as a result.
     """
@@ -31,6 +32,7 @@ class InputRequired:
     held: bool = False
     answered: Object = field(default_factory=dict)
     extra: Members = field(default_factory=dict)
+    at: str = ""
 
 
 @dataclass(frozen=True, slots=True)

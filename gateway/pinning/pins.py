@@ -1,24 +1,28 @@
-"""The pins of all servers in ``state.dir/pins.json``: what was approved, and nothing there changes by itself.
+"""The pins of all servers in the document ``pins.json``: what was approved, and nothing there changes by itself.
 
-Definitions are kept whole, so that a later change can be shown and not only told. Saving blocks on the disk.
+Definitions are kept whole, so that a later change can be shown and not only told. Several replicas may share it: what
+one of them writes is built on what the others wrote before. Reading and saving block.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final
 
-from gateway.errors import ConfigError, Problem
+from gateway.errors import ConfigError, GatewayError, Problem
 from gateway.pinning.facts import Facts
 from gateway.pinning.fingerprint import Known
 from gateway.protocol import rawjson
 from gateway.protocol.rawjson import JsonError, Object, Value
-from gateway.state.files import write_atomic
+from gateway.protocol.shapes import a_list, a_text, an_object, texts_by_name
+from gateway.state.documents import ABSENT, Conflict, Documents, Version
 
+PIN_FILE: Final = "pins.json"
 _FORMAT: Final = 2
-_MAX_BYTES: Final = 256 * 2**20
+_TRIES: Final = 50
+"""Attempts to write, each lost to another replica that wrote something; after so many something is wrong."""
 NO_TEXT: Final = Known("", "")
 
 
@@ -36,35 +40,90 @@ class Pin:
     at: str = ""
 
 
-class Pins:
-    """The file, and what it held when it was last read or written."""
+class Overtaken(GatewayError):
+    """Somebody else has changed the same server's pin; what it is now is known."""
 
-    def __init__(self, path: Path) -> None:
-        """Read the file; none is as good as an empty one.
+
+class Pins:
+    """The document, and what it held when it was last read or written. May be used from several threads."""
+
+    def __init__(self, documents: Documents) -> None:
+        """Read the document; none is as good as an empty one.
 
         Raises:
             ConfigError: it is there but cannot be read as what it should be. It is never made anew by itself: who
                 could damage it could also have the damage approved.
         """
-        self._path = path
-        self._pins = _load(path)
+        self._documents = documents
+        self._lock = threading.Lock()
+        self._changed: dict[str, Pin | None] = {}
+        self._changing = threading.Lock()
+        self._version, self._pins = self._read()
 
     def get(self, server: str) -> Pin | None:
         """Return a server's pin."""
         return self._pins.get(server)
 
-    def save(self, server: str, pin: Pin | None) -> None:
-        """Put a pin in place of a server's, None to forget it; it counts once it is durable.
+    def save(self, server: str, pin: Pin | None, before: Pin | None) -> None:
+        """Put a pin in place of the one of a server that was ``before``, None for none; it counts once it is durable.
 
         Raises:
-            OSError: the file cannot be written; everything is as before.
+            Overtaken: it is not that one any more.
+            ConfigError: what others have written meanwhile is damaged; everything is as before.
+            OSError: it cannot be written; everything is as before.
         """
-        pins = {name: kept for name, kept in self._pins.items() if name != server}
-        if pin is not None:
-            pins[server] = pin
-        body: Object = {"v": _FORMAT, "servers": {name: _value(kept) for name, kept in sorted(pins.items())}}
-        write_atomic(self._path, rawjson.pretty(body).encode() + b"\n")
-        self._pins = pins
+        with self._lock:
+            for _ in range(_TRIES):
+                if self._pins.get(server) != before:
+                    raise Overtaken(server)
+                pins = {name: kept for name, kept in self._pins.items() if name != server}
+                if pin is not None:
+                    pins[server] = pin
+                try:
+                    self._version = self._documents.replace(PIN_FILE, _body(pins), self._version)
+                except Conflict:
+                    self._reread()
+                    continue
+                self._pins = pins
+                return
+        raise OSError("others write all the time")
+
+    def refresh(self) -> None:
+        """Read what others have written.
+
+        Raises:
+            ConfigError: it is damaged, or cannot be read; everything is as before.
+        """
+        with self._lock:
+            self._reread()
+
+    def take_changed(self) -> Mapping[str, Pin | None]:
+        """Return the servers whose pins others have changed since this was last asked, with what they were before."""
+        # Not the lock that is held while a database is waited for: this is asked on the loop.
+        with self._changing:
+            changed, self._changed = self._changed, {}
+        return changed
+
+    def _reread(self) -> None:
+        version, pins = self._read()
+        others = {name: self._pins.get(name) for name in {*pins, *self._pins} if pins.get(name) != self._pins.get(name)}
+        self._version, self._pins = version, pins
+        with self._changing:
+            # What it was when this was last asked, also where it changed twice since.
+            self._changed = others | self._changed
+
+    def _read(self) -> tuple[Version, dict[str, Pin]]:
+        place = self._documents.place(PIN_FILE)
+        try:
+            document = self._documents.load(PIN_FILE)
+            return (document.version, _parse(place, document.data)) if document is not None else (ABSENT, {})
+        except OSError as error:
+            raise _damaged(place, error.strerror or type(error).__name__) from None
+
+
+def _body(pins: Mapping[str, Pin]) -> bytes:
+    body: Object = {"v": _FORMAT, "servers": {name: _value(kept) for name, kept in sorted(pins.items())}}
+    return rawjson.pretty(body).encode() + b"\n"
 
 
 def _value(pin: Pin) -> Value:
@@ -82,74 +141,45 @@ def _known(known: Known) -> Value:
     return {"digest": known.digest, "text": known.text}
 
 
-def _load(path: Path) -> dict[str, Pin]:
+def _parse(place: str, data: bytes) -> dict[str, Pin]:
     try:
-        if path.stat().st_mode & 0o022:
-            raise _damaged(path, "others than its owner may write it")
-        with path.open("rb") as file:
-            value = rawjson.decode_value(file.read(_MAX_BYTES))
-    except FileNotFoundError:
-        return {}
-    except OSError as error:
-        raise _damaged(path, error.strerror or type(error).__name__) from None
+        value = rawjson.decode_value(data)
     except JsonError as error:
-        raise _damaged(path, str(error)) from None
+        raise _damaged(place, str(error)) from None
     if isinstance(value, dict) and value.get("v") == 1:
         hint = "it was written by a version that held nothing back; remove it to have every server recorded anew"
-        raise ConfigError([Problem("the pin file is of an older form", file=str(path), hint=hint)])
+        raise ConfigError([Problem("the pin file is of an older form", file=place, hint=hint)])
     servers = value.get("servers") if isinstance(value, dict) and value.get("v") == _FORMAT else None
     if not isinstance(servers, dict):
-        raise _damaged(path, "is not a pin file of this version")
+        raise _damaged(place, "is not a pin file of this version")
     try:
-        return {name: _read(pin) for name, pin in servers.items()}
+        return {name: _read_pin(pin) for name, pin in servers.items()}
     except ValueError:
-        raise _damaged(path, "holds something that is no pin") from None
+        raise _damaged(place, "holds something that is no pin") from None
 
 
-def _read(value: Value) -> Pin:
-    body = _object(value)
+def _read_pin(value: Value) -> Pin:
+    body = an_object(value)
     forms = {
-        name: tuple(_read_known(each) for each in _list(item))
-        for name, item in _object(body.get("definitions")).items()
+        name: tuple(_read_known(each) for each in a_list(item))
+        for name, item in an_object(body.get("definitions")).items()
     }
     if not all(forms.values()):
-        raise ValueError
+        raise ValueError("a definition without any approved form")
     return Pin(
-        facts=_texts(body.get("facts")),
+        facts=texts_by_name(body.get("facts")),
         instructions=_read_known(body.get("instructions")),
         definitions=forms,
-        rejected=_texts(body.get("rejected")),
-        at=_text(body.get("at")),
+        rejected=texts_by_name(body.get("rejected")),
+        at=a_text(body.get("at")),
     )
 
 
 def _read_known(value: Value) -> Known:
-    body = _object(value)
-    return Known(_text(body.get("digest")), _text(body.get("text")))
+    body = an_object(value)
+    return Known(a_text(body.get("digest")), a_text(body.get("text")))
 
 
-def _texts(value: Value) -> dict[str, str]:
-    return {name: _text(item) for name, item in _object(value).items()}
-
-
-def _object(value: Value) -> Object:
-    if not isinstance(value, dict):
-        raise ValueError
-    return value
-
-
-def _list(value: Value) -> list[Value]:
-    if not isinstance(value, list):
-        raise ValueError
-    return value
-
-
-def _text(value: Value) -> str:
-    if not isinstance(value, str):
-        raise ValueError
-    return value
-
-
-def _damaged(path: Path, why: str) -> ConfigError:
+def _damaged(place: str, why: str) -> ConfigError:
     hint = "restore it; to trust every server anew as it is now, remove the file"
-    return ConfigError([Problem(f"the pin file cannot be used: {why}", file=str(path), hint=hint)])
+    return ConfigError([Problem(f"the pin file cannot be used: {why}", file=place, hint=hint)])

@@ -38,7 +38,8 @@ class Account:
     """Log, key and rules for the records of calls.
 
     ``mode`` is what is kept of payloads where no decision says it; ``durable_end`` makes a reply wait for the disk.
-    ``keep`` takes what is to stand beside the chain, and tells whether there is room for it.
+    ``keep`` takes what is to stand beside the chain, and tells whether there is room for it. ``replica`` is whose log
+    it is, where there are several.
     """
 
     log: Log
@@ -47,6 +48,7 @@ class Account:
     config_digest: str
     durable_end: bool = False
     keep: Callable[[Sidecar], bool] = _keep_nothing
+    replica: str = ""
 
     def keeping(self, passage: Passage) -> Keeping:
         """Return what is kept of this call's payloads: the policies' word where there is one, else the config's."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
@@ -20,44 +19,18 @@ from gateway.model.call import Call
 from gateway.model.exchange import Exchange
 from gateway.model.outcome import Failure, InputRequired, Outcome
 from gateway.pipeline.interceptor import Approved, CallNext, Passage
+from gateway.pipeline.passes import Passes
 from gateway.policy.decision import Approval
-from gateway.policy.limits import PASS_SECONDS
 from gateway.protocol import methods, rawjson
 
 METHODS: Final = frozenset({methods.TOOLS_CALL, methods.PROMPTS_GET, methods.RESOURCES_READ})
 """What somebody is asked about; completion and subscription give away nothing that a selector is written for."""
 PROGRESS: Final = 5.0
 """Seconds between two words to a client that waits and asked for progress."""
-MAX_PASSES: Final = 4096
 _STEP: Final = 1e-6
 """So small that the server's own progress, which follows, still rises."""
 _ANYBODY: Final = Approval("", "duplicates")
 """How long a repeated call waits, whose policy says nothing of that; whoever may approve is asked."""
-
-
-class Passes:
-    """What lets the next round of a call through: once, where sending it again would run it again."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic, most: int = MAX_PASSES) -> None:
-        self._clock = clock
-        self._most = most
-        self._kept: OrderedDict[tuple[str, int], tuple[float, Approved, bool]] = OrderedDict()
-
-    def give(self, call: Call, approved: Approved, *, held: bool) -> None:
-        """Let the round after this one pass; with too many, the oldest has to ask again.
-
-        ``held``: the call waits, open at its server, and a repeat of its round runs nothing but gets the same result.
-        """
-        self._kept[call.id, call.round + 1] = (self._clock() + PASS_SECONDS, approved, held)
-        if len(self._kept) > self._most:
-            self._kept.popitem(last=False)
-
-    def take(self, call: Call) -> Approved | None:
-        """Spend the pass of this round."""
-        until, approved, held = self._kept.get((call.id, call.round), (0.0, None, False))
-        if not held or until <= self._clock():
-            self._kept.pop((call.id, call.round), None)
-        return approved if until > self._clock() else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +59,7 @@ class Approve:
         wanted = _wanted(passage)
         if not wanted or call.method not in METHODS:
             return await call_next(call, passage)
-        approved = self._passes.take(call) if call.round > 1 else None
+        approved = await self._passes.take(call) if call.round > 1 else None
         if approved is None:
             began = time.monotonic()
             answer = await self._asked(call, passage, wanted)
@@ -97,7 +70,7 @@ class Approve:
         passage.approved = approved
         outcome = await call_next(call, passage)
         if isinstance(outcome, InputRequired):
-            self._passes.give(call, approved, held=outcome.held)
+            await self._passes.give(call, approved, held=outcome.held)
         return outcome
 
     async def _asked(self, call: Call, passage: Passage, wanted: tuple[Approval, ...]) -> Approved | Failure:

@@ -56,7 +56,8 @@ class Record:
         if not passage.started:
             entry = record.call_denied(described, ending)
         elif isinstance(outcome, InputRequired):
-            entry = record.call_round(described, ending, held=outcome.held)
+            # What another replica holds is in that one's log.
+            entry = record.call_round(described, ending, held=outcome.held and not outcome.at)
         elif call.task is not None or passage.exchange.repeated:
             entry = record.call_round(described, ending, held=False)
         else:

@@ -23,7 +23,7 @@ _MAX_TEXT: Final = 200
 _MAX_REMEMBERED: Final = 16_384
 _BUDGET: Final = 2_000_000
 """Subschemas applied to values in one check; the validator does some fifty million a second."""
-_MAX_VALUES: Final = 100_000
+MAX_VALUES: Final = 100_000
 """Values in one check, whatever the schema: to count them takes its time too."""
 _EXPLAINED: Final = 1_000_000
 """Up to here faults are worked out one by one, all of them and each with a copy of the value it is about."""
@@ -51,7 +51,7 @@ class Schema:
         """Return what is wrong with arguments, at most ``MAX_FAULTS``; nothing if they fit."""
         if self.validator is None:
             return ()
-        most = min(_BUDGET // self.cost, _MAX_VALUES)
+        most = min(_BUDGET // self.cost, MAX_VALUES)
         size = size_of(arguments, most)
         if size >= most:
             return ("they are too large to be checked against the schema",)
@@ -64,6 +64,19 @@ class Schema:
         except ValueError:
             # Deeper than the validator goes, or an integer it does not take: not found to fit.
             return ("they cannot be checked against the schema",)
+
+    def fits(self, content: Object, size: int) -> bool:
+        """Tell whether content of so many values (``schema_cost.size_of``) fits, without a word on what does not.
+
+        What nobody can check in bounded time does not fit.
+        """
+        if self.validator is None or size >= min(_BUDGET // self.cost, MAX_VALUES):
+            return False
+        try:
+            return self.validator.is_valid(content)
+        except ValueError:
+            # Deeper than the validator goes, or an integer it does not take.
+            return False
 
     def _explained(self, arguments: Object) -> tuple[str, ...]:
         assert self.validator is not None

@@ -12,7 +12,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from typing import Any, TypeAlias, Union, cast
+from typing import Any, TypeAlias, TypeVar, Union, cast
 
 import msgspec
 
@@ -20,6 +20,7 @@ Raw = msgspec.Raw
 Value: TypeAlias = Union[bool, int, float, str, "list[Value]", "dict[str, Value]", None]
 Object: TypeAlias = dict[str, Value]
 Members: TypeAlias = dict[str, msgspec.Raw]
+T = TypeVar("T")
 
 MAX_DEPTH = 64
 MAX_NODES = 100_000
@@ -211,6 +212,18 @@ def decode_value(data: bytes | msgspec.Raw) -> Value:
         return cast("Value", _values.decode(data))
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         raise JsonError("syntax") from None
+
+
+def decode_as(kind: type[T], data: bytes | msgspec.Raw) -> T:
+    """Read what one gateway wrote for another: a dataclass, with the types of its fields.
+
+    Raises:
+        JsonError: it is something else.
+    """
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        raise JsonError("other_shape") from None
 
 
 def repaired(data: bytes) -> bytes:

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import heapq
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Final
 
 from gateway.state.gcra import Allowance
-from gateway.state.store import MAX_KEY, MAX_VALUE, Charge, ChargeResult, StoreRefused
+from gateway.state.store import Charge, ChargeResult, checked
+from gateway.state.topics import MAX_SUBSCRIBERS, MAX_WAITING, Topics
 
 MAX_BUCKETS: Final = 100_000
 MAX_ENTRIES: Final = 100_000
 MAX_BYTES: Final = 64 * 1024 * 1024
 """Bytes of all values together."""
-MAX_WAITING: Final = 256
-"""Messages one subscriber may have waiting."""
-MAX_SUBSCRIBERS: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +47,7 @@ class MemoryStore:
         self._entries: dict[str, tuple[float, bytes]] = {}
         self._endings: list[tuple[float, str]] = []
         self._size = 0
-        self._topics: dict[str, set[asyncio.Queue[bytes]]] = {}
-        self._subscribers = 0
+        self.topics = Topics(self._bounds.waiting, self._bounds.subscribers)
 
     async def charge(self, items: Sequence[Charge], now: float) -> ChargeResult:
         """Count a call against every bucket or against none."""
@@ -84,7 +80,7 @@ class MemoryStore:
 
     async def put(self, key: str, value: bytes, ttl: float) -> None:
         """Keep a value for ``ttl`` seconds."""
-        _check(key, value)
+        checked(key, value)
         self._drop_ended()
         self._drop(key)
         while self._endings and (
@@ -140,43 +136,22 @@ class MemoryStore:
         if entry is not None and entry[0] == ends:
             self._drop(key)
 
-    async def publish(self, topic: str, message: bytes) -> None:
-        """Hand a message to everybody subscribed now."""
-        _check(topic, message)
-        for queue in self._topics.get(topic, ()):
-            if queue.full():
-                queue.get_nowait()
-            queue.put_nowait(message)
+    @property
+    def reaches_others(self) -> bool:
+        """Nobody but this process knows this store."""
+        return False
 
-    @asynccontextmanager
-    async def subscribe(self, topic: str) -> AsyncIterator[AsyncIterator[bytes]]:
+    def returned(self, listener: Callable[[], None]) -> None:
+        """Never happens: this store is always there."""
+
+    async def publish(self, topic: str, message: bytes) -> int:
+        """Hand a message to everybody subscribed now."""
+        return self.topics.deliver(topic, message)
+
+    def subscribe(self, topic: str) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         """Receive a topic's messages while the block runs.
 
         Raises:
             StoreRefused: too many subscribers.
         """
-        _check(topic, b"")
-        if self._subscribers >= self._bounds.subscribers:
-            raise StoreRefused("too many subscribers")
-        queue: asyncio.Queue[bytes] = asyncio.Queue(self._bounds.waiting)
-        self._topics.setdefault(topic, set()).add(queue)
-        self._subscribers += 1
-        try:
-            yield _messages(queue)
-        finally:
-            self._subscribers -= 1
-            self._topics[topic].discard(queue)
-            if not self._topics[topic]:
-                del self._topics[topic]
-
-
-async def _messages(queue: asyncio.Queue[bytes]) -> AsyncIterator[bytes]:
-    while True:
-        yield await queue.get()
-
-
-def _check(key: str, value: bytes) -> None:
-    if not 0 < len(key) <= MAX_KEY:
-        raise StoreRefused("a key has 1 to 512 characters")
-    if len(value) > MAX_VALUE:
-        raise StoreRefused("a value has at most 256 KiB")
+        return self.topics.listen(topic)

@@ -119,6 +119,14 @@ class Sealer:
             raise SealError
         return plain[_EXPIRY_BYTES:]
 
+    def is_newest(self, token: str) -> bool:
+        """Tell whether a token was sealed with the first key, and need not be sealed again before an old one goes.
+
+        Raises:
+            SealError: it is no token.
+        """
+        return _decode(token)[len(_VERSION) : len(_VERSION) + _ID_BYTES] == self._first.id
+
     def keyed_hash(self, purpose: str, text: str, length: int = 8) -> str:
         """Return 8 to 64 hex digits that stand for a secret or an id in logs and cannot be guessed back."""
         if not 8 <= length <= 64:

@@ -6,7 +6,7 @@ process; another process can only share them through a store that more than one 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -22,6 +22,18 @@ MAX_VALUE: Final = 256 * 1024
 
 class StoreRefused(GatewayError):
     """A key or value over its bound, or a store with no room; ours to fix, never shown to a client."""
+
+
+def checked(key: str, value: bytes) -> None:
+    """Refuse a key or value that no store takes.
+
+    Raises:
+        StoreRefused: it is too long, or the key is empty.
+    """
+    if not 0 < len(key) <= MAX_KEY:
+        raise StoreRefused("a key has 1 to 512 characters")
+    if len(value) > MAX_VALUE:
+        raise StoreRefused("a value has at most 256 KiB")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +91,17 @@ class Store(Protocol):
         """Return a value and forget it, so that only one caller ever gets it."""
         ...
 
-    async def publish(self, topic: str, message: bytes) -> None:
-        """Hand a message to everybody subscribed now; never waits for them."""
+    @property
+    def reaches_others(self) -> bool:
+        """Whether what is published now can reach other processes: never in memory, nor while a shared one is away."""
+        ...
+
+    def returned(self, listener: Callable[[], None]) -> None:
+        """Hear whenever a shared store is there, first or again: it may have forgotten everything. Memory never is."""
+        ...
+
+    async def publish(self, topic: str, message: bytes) -> int:
+        """Hand a message to everybody subscribed now and return how many they are; never waits for them."""
         ...
 
     def subscribe(self, topic: str) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:

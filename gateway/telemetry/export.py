@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from gateway.tasks import outcome
 from gateway.telemetry.collector import Unsent
 from gateway.telemetry.logs import get_logger
 
@@ -29,7 +30,7 @@ class Outbox(Protocol):
         """Take the oldest away: how many, and what writes them; that takes long enough for a thread."""
 
     def refused(self, answer: bytes) -> int:
-        """Return how many of a request the collector did not want, by its answer."""
+        """Return how many of a request the collector did not want, by its answer, which may say anything."""
 
 
 class Way(Protocol):
@@ -89,16 +90,21 @@ class Export:
         """Send what comes, until cancelled."""
         while True:
             await asyncio.sleep(self._pace.look)
-            await self._close_retired()
-            while len(self._outbox):
-                await self._deliver(self._pace.tries)
+            failed = await outcome(self._turn())
+            if isinstance(failed, Exception):
+                self._tell(type(failed).__name__)
+
+    async def _turn(self) -> None:
+        await self._close_retired()
+        while len(self._outbox):
+            await self._deliver(self._pace.tries)
 
     async def aclose(self, seconds: float) -> None:
         """Send what waits within so many seconds, once ``run`` has ended, and let go of connections."""
         try:
             async with asyncio.timeout(seconds):
                 while len(self._outbox):
-                    await self._deliver(1)
+                    await outcome(self._deliver(1))
         except TimeoutError:
             pass
         rest, _ = self._outbox.take(len(self._outbox))
@@ -118,8 +124,9 @@ class Export:
             body = await asyncio.to_thread(write)
             result, refused = await self._tried(body, tries)
         finally:
-            self._count(min(refused, count), "refused")
-            self._count(count - min(refused, count), result)
+            refused = max(0, min(refused, count))
+            self._count(refused, "refused")
+            self._count(count - refused, result)
 
     async def _tried(self, body: bytes, tries: int) -> tuple[str, int]:
         for failures in range(1, tries + 1):

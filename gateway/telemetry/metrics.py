@@ -301,6 +301,8 @@ class Metrics:
         self.certificate_expiry_timestamp_seconds = self._gauge(
             "certificate_expiry_timestamp_seconds", "When the endpoint's certificate ends, in Unix time; 0 for none."
         )
+        self.database_up = self._gauge("database_up", "Whether what replicas share for good can be used (1) or not.")
+        self.ratelimit_degraded = self._gauge("ratelimit_degraded", "Whether limits are this replica's own (1) or not.")
         self.draining = self._gauge("draining", "Whether the gateway drains (1) or not.")
         self.event_loop_lag_seconds = self._histogram(
             "event_loop_lag_seconds", "How late the event loop ran what was due.", _SHORT

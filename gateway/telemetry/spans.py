@@ -39,6 +39,8 @@ DEFINITION: Final = "mcp_gateway.tool.definition_sha256"
 
 MAX_FACT: Final = 256
 """Characters of one attribute."""
+OTHER: Final = "_OTHER"
+"""What there is no word for: an error of our own, a method of an extension, which is a client's text."""
 _NAMED: Final = frozenset({methods.TOOLS_CALL, methods.PROMPTS_GET})
 
 Fact: TypeAlias = str | int
@@ -106,7 +108,12 @@ OFF: Final = Off()
 
 
 def title(method: str, target: str) -> str:
-    """Return a span's name; resources stay out of it, as there may be any number of them (conventions §Spans)."""
+    """Return a span's name; resources stay out of it, as there may be any number of them (conventions §Spans).
+
+    So do methods that nobody here knows. ``target`` is the name of a tool or prompt that is there, "" for none.
+    """
+    if method not in methods.METHODS:
+        return OTHER
     return printable(f"{method} {target}", MAX_FACT) if target and method in _NAMED else printable(method, MAX_FACT)
 
 

@@ -7,6 +7,7 @@ takes them away, which never blocks and never makes a call wait.
 from __future__ import annotations
 
 import gzip
+import random
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -47,13 +48,13 @@ _SDK: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """Which traces are recorded: this share of those that begin here, and of clients' own where not ``follow``.
+    """Which requests are recorded: this share of them, drawn here, also of those in a client's trace.
 
-    With ``follow`` a client that says whether its trace is recorded is followed.
+    With ``follow`` a client that says whether its trace is recorded is believed instead.
     """
 
     share: float = 1.0
-    follow: bool = True
+    follow: bool = False
 
 
 class Queue(SpanProcessor):
@@ -82,9 +83,9 @@ class Queue(SpanProcessor):
         return len(batch), partial(encode, batch)
 
     def refused(self, answer: bytes) -> int:
-        """Return how many spans of a request the collector did not want (OTLP §Partial Success).
+        """Return how many spans of a request the collector says it did not want (OTLP §Partial Success).
 
-        An answer that is none tells nothing: the request was taken.
+        It may be any number. An answer that is none tells nothing: the request was taken.
         """
         try:
             told = ExportTraceServiceResponse.FromString(answer)
@@ -133,11 +134,11 @@ class Traces:
     on: Final = True
 
     def __init__(self, sampling: Sampling, resource: Mapping[str, str], queue: Queue) -> None:
-        share = TraceIdRatioBased(sampling.share)
+        self._sampling = sampling
         # ``Resource.create`` would look for detectors in threads, and needs what ``resource`` has read already.
         whole = Resource({**resource, **_SDK})
-        told = {} if sampling.follow else {"remote_parent_sampled": share, "remote_parent_not_sampled": share}
-        sampler = ParentBased(share, **told)
+        # What is below another span is recorded with it.
+        sampler = ParentBased(TraceIdRatioBased(sampling.share))
         provider = TracerProvider(sampler, whole, shutdown_on_exit=False, span_limits=_LIMITS)
         provider.add_span_processor(queue)
         self._tracer = provider.get_tracer(SERVICE, __version__)
@@ -145,8 +146,15 @@ class Traces:
     def begin(self, side: Side, name: str, parent: Carrier, facts: Facts) -> Span:
         """Begin a span below a parent; an empty one begins a trace."""
         above = _read(parent, remote=side is Side.SERVER)
+        if above is not None and above.is_remote and not self._sampling.follow:
+            above = self._decided(above)
         context = _NOWHERE if above is None else set_span_in_context(NonRecordingSpan(above), _NOWHERE)
         return _Made(self._tracer.start_span(name, context, _KINDS[side], spans.fitting(facts)))
+
+    def _decided(self, theirs: SpanContext) -> SpanContext:
+        """Put a decision of our own in place of a client's; its trace's id, which it chose, has no say either."""
+        flags = TraceFlags.SAMPLED if random.random() < self._sampling.share else TraceFlags.DEFAULT
+        return SpanContext(theirs.trace_id, theirs.span_id, theirs.is_remote, TraceFlags(flags), theirs.trace_state)
 
     def pseudonym(self, secret: str) -> str:
         """Nobody asks: who owns the key answers."""

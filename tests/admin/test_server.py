@@ -114,6 +114,9 @@ async def test_readiness_names_constants_alone(client: Client, gateway: Recorded
     gateway.ready = Readiness(False, ("draining",))
     async with session.get(url + "/readyz") as response:
         assert (response.status, await response.text()) == (503, "draining\n")
+    gateway.ready = Readiness(True, details=("store_degraded",))
+    async with session.get(url + "/readyz") as response:
+        assert (response.status, await response.text()) == (200, "ready\nstore_degraded\n")
 
 
 async def test_status_and_metrics_are_readable_on_loopback(client: Client) -> None:

@@ -10,6 +10,8 @@ import pytest
 from gateway.approvals.entry import Entry, Need, State, Subject, Vote
 from gateway.approvals.file import FILE, ApprovalFile
 from gateway.errors import ConfigError
+from gateway.state.documents import ABSENT, Conflict
+from gateway.state.folder import FolderDocuments
 from gateway.state.sealing import Sealer
 from tests.kit.approvals import file
 from tests.kit.calls import call
@@ -30,12 +32,12 @@ ENTRY = Entry(
 
 
 def test_no_file_is_an_empty_one(tmp_path: Path) -> None:
-    assert file(tmp_path).load() == []
+    assert file(tmp_path).load() == ([], ABSENT)
 
 
 def test_what_was_written_is_read_whole_and_seen_by_nobody(tmp_path: Path) -> None:
-    file(tmp_path).write([ENTRY], 1)
-    assert file(tmp_path).load() == [ENTRY]
+    version = file(tmp_path).write([ENTRY], ABSENT)
+    assert file(tmp_path).load() == ([ENTRY], version)
     assert (tmp_path / FILE).stat().st_mode & 0o777 == 0o600
     text = (tmp_path / FILE).read_text()
     assert "hunter2" not in text
@@ -45,9 +47,11 @@ def test_what_was_written_is_read_whole_and_seen_by_nobody(tmp_path: Path) -> No
 
 def test_an_older_state_never_replaces_a_newer_one(tmp_path: Path) -> None:
     kept = file(tmp_path)
-    kept.write([ENTRY], 2)
-    kept.write([], 1)
-    assert kept.load() == [ENTRY]
+    version = kept.write([ENTRY], ABSENT)
+    for older in (ABSENT, "another"):
+        with pytest.raises(Conflict):
+            kept.write([], older)
+    assert kept.load() == ([ENTRY], version)
 
 
 def broken(text: str) -> list[str]:
@@ -68,7 +72,7 @@ def broken(text: str) -> list[str]:
 @pytest.mark.parametrize("number", range(8))
 def test_a_damaged_file_stops_the_start(tmp_path: Path, number: int) -> None:
     kept = file(tmp_path)
-    kept.write([ENTRY], 1)
+    kept.write([ENTRY], ABSENT)
     (tmp_path / FILE).write_text(broken((tmp_path / FILE).read_text())[number])
     with pytest.raises(ConfigError, match="the file of approvals cannot be used"):
         kept.load()
@@ -76,9 +80,9 @@ def test_a_damaged_file_stops_the_start(tmp_path: Path, number: int) -> None:
 
 def test_a_file_of_another_gateway_or_one_that_others_may_write_is_damaged(tmp_path: Path) -> None:
     kept = file(tmp_path)
-    kept.write([ENTRY], 1)
+    kept.write([ENTRY], ABSENT)
     with pytest.raises(ConfigError, match="did not seal"):
-        ApprovalFile(tmp_path / FILE, Sealer([b"o" * 32])).load()
+        ApprovalFile(FolderDocuments(tmp_path), Sealer([b"o" * 32])).load()
     (tmp_path / FILE).chmod(0o666)
     with pytest.raises(ConfigError, match="others than its owner"):
         kept.load()
@@ -106,4 +110,4 @@ def test_a_sealed_entry_of_another_form_is_damage(tmp_path: Path, body: object) 
     (tmp_path / FILE).write_text(json.dumps({"v": 1, "entries": {"a1": sealed}}))
     (tmp_path / FILE).chmod(0o600)
     with pytest.raises(ConfigError):
-        ApprovalFile(tmp_path / FILE, sealer).load()
+        ApprovalFile(FolderDocuments(tmp_path), sealer).load()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.audit.query import Wanted, as_record, matching, spellings
+from gateway.audit.query import Wanted, as_record, joined, matching, spellings
 from gateway.protocol import rawjson
 from gateway.protocol.rawjson import Object
 from tests.kit.audit import KEY, journal
@@ -66,6 +66,18 @@ def test_records_are_found_by_what_they_say(tmp_path: Path, wanted: Wanted, foun
 
     events = [record["event"] for record in matching(tmp_path, wanted) if record["event"] != "audit.segment"]
     assert events == [RECORDS[index]["event"] for index in found]
+
+
+def test_several_logs_are_one_in_the_order_of_their_times(tmp_path: Path) -> None:
+    """A call that began at one replica and ended at another has its records in the logs of both."""
+    for name, own in (("a", RECORDS[::2]), ("b", RECORDS[1:2])):
+        (tmp_path / name).mkdir()
+        lines = [rawjson.encode(record) for record in own]
+        (tmp_path / name / "00000001.jsonl").write_bytes(b"\n".join(lines) + b"\n")
+    both = [tmp_path / "a", tmp_path / "b"]
+    assert [*joined(both, Wanted())] == [*RECORDS]
+    assert [*joined(both, Wanted(call="two"))] == [RECORDS[1]]
+    assert [*joined(both[:1], Wanted())] == [*RECORDS[::2]]
 
 
 def test_lines_that_are_no_records_are_passed_over(tmp_path: Path) -> None:

@@ -186,6 +186,12 @@ def test_rounds_say_whether_something_here_waits() -> None:
     assert resumed["round"] == {"number": 4, "held": True}
 
 
+def test_a_call_that_goes_on_at_another_replica_says_at_which() -> None:
+    moved = record.call_moved(described(), 2, "0123456789ab", held=False)
+    assert (moved["event"], moved["call_id"]) == ("call.round", described()["call_id"])
+    assert moved["round"] == {"number": 2, "held": False, "replica": "0123456789ab"}
+
+
 def test_what_was_noted_on_the_way_is_kept() -> None:
     noted = exchange()
     noted.notes["ask_declined"] = "elicitation/create\x1b"

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.bench import chaos, crossed, leaks, lifecycle, pressure
+from tests.bench import chaos, crossed, leaks, lifecycle, pressure, shared_limits
 from tests.kit import wire
 from tests.kit.gateway import ROOT, Gateway, Json, running_in, serving
 
@@ -51,6 +51,7 @@ RUNS: dict[str, tuple[Callable[[Path, int], list[str]], int]] = {
     "slow-readers": (pressure.slow_readers, 50),
     "lag": (pressure.lag, 10),
     "crossed": (crossed.crossed, 10_000),
+    "shared-limits": (shared_limits.shared_limits, 120),
 }
 """What is done, and how often or for how many seconds."""
 

@@ -188,6 +188,16 @@ CASES: Final[list[Case]] = [
         frozenset(),
     ),
     (
+        "the shared store is away",
+        {f"mcp_gateway_ratelimit_degraded{{{PLACE}}}": "1x120"},
+        frozenset({"McpGatewayStoreDegraded"}),
+    ),
+    (
+        "the shared database is away",
+        {f"mcp_gateway_database_up{{{PLACE}}}": "0x120"},
+        frozenset({"McpGatewayDatabaseUnreachable"}),
+    ),
+    (
         "two configs",
         {'mcp_gateway_config_info{sha256="bb",job="gw",instance="gw-1"}': "1x120"},
         frozenset({"McpGatewayConfigDiffers"}),

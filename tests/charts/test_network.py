@@ -88,7 +88,10 @@ def test_a_closed_policy_opens_the_admin_port_to_nobody() -> None:
 
     assert [rule["ports"][0]["port"] for rule in policy["ingress"]] == ["mcp"]
     dns, data, servers = policy["egress"]
-    assert {(port["port"], port["protocol"]) for port in dns["ports"]} == {(53, "UDP"), (53, "TCP")}
+    # OpenShift's DNS pods listen on 5353.
+    assert {(port["port"], port["protocol"]) for port in dns["ports"]} == {
+        (number, protocol) for number in (53, 5353) for protocol in ("UDP", "TCP")
+    }
     assert {port["port"] for port in data["ports"]} == {5432, 6379}
     assert servers["to"] == [{"ipBlock": {"cidr": "198.51.100.0/24"}}]
 

@@ -29,6 +29,11 @@ def refused(name: str, more: Json) -> str:
         ({"tls": {"clientCa": True}}, "tls.clientCa needs tls.secret"),
         ({"metrics": {"serviceMonitor": {"enabled": True}}}, "metrics.serviceMonitor needs metrics.token.secret"),
         ({"httpRoute": {"enabled": True}}, "httpRoute.parentRefs"),
+        (
+            {"tls": {"secret": "a"}, "httpRoute": {"enabled": True, "parentRefs": [{"name": "public"}]}},
+            "plain HTTP to what an httpRoute leads to",
+        ),
+        ({"tls": {"secret": "a"}, "ingress": {"enabled": True}}, "set ingress.controller"),
         ({"terminationGracePeriodSeconds": 34}, "Set 35 or more"),
         ({"sharedState": {"valkey": {"secret": "a"}}}, "set sharedState.sealing.secret"),
         ({"config": {"state": {"database": "postgres://db/mcp"}}}, "set sharedState.sealing.secret"),
@@ -40,6 +45,15 @@ def refused(name: str, more: Json) -> str:
 )
 def test_values_that_cannot_work_together(more: Json, says: str) -> None:
     assert says in refused("minimal", more)
+
+
+def test_a_way_to_pods_that_speak_tls_is_taken_where_it_is_told_to_speak_it_too() -> None:
+    tls = {"tls": {"secret": "a"}}
+    route = {"enabled": True, "parentRefs": [{"name": "public"}], "tlsToPods": True}
+
+    assert template("helm", values_of("minimal"), {**tls, "httpRoute": route}).returncode == 0
+    for way in ({"controller": "nginx"}, {"controller": "haproxy"}, {"tlsToPods": True}):
+        assert template("helm", values_of("minimal"), {**tls, "ingress": {"enabled": True, **way}}).returncode == 0
 
 
 @pytest.mark.parametrize(

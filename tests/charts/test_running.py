@@ -115,6 +115,11 @@ def running(found: dict[str, Json], folder: Path) -> Iterator[tuple[subprocess.P
         process.wait(5)
 
 
+def _test_host(found: dict[str, Json]) -> str:
+    (pod,) = [each for name, each in found.items() if name.startswith("Pod/")]
+    return str(next(each["value"] for each in pod["spec"]["containers"][0]["env"] if each["name"] == "MCP_HOST"))
+
+
 def answer(url: str, token: str = "") -> tuple[int, str]:
     question = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"} if token else {})
     try:
@@ -128,7 +133,11 @@ def answer(url: str, token: str = "") -> tuple[int, str]:
 
 def test_a_gateway_started_as_the_pod_starts_it_is_ready_and_ends_within_its_grace(tmp_path: Path) -> None:
     """S186, S188, G130: probes need no session and no token, and a server that cannot be reached holds nothing up."""
-    found = manifests("helm", values_of("minimal"), {"metrics": {"token": {"secret": "gateway-metrics"}}})
+    more = {
+        "metrics": {"token": {"secret": "gateway-metrics"}},
+        "config": {"listen": {"public_url": "https://mcp.example.com:8443/mcp"}},
+    }
+    found = manifests("helm", values_of("minimal"), more)
     ports = (free_port(), free_port())
     on_loopback(found, ports)
     admin = f"http://127.0.0.1:{ports[1]}"
@@ -144,7 +153,7 @@ def test_a_gateway_started_as_the_pod_starts_it_is_ready_and_ends_within_its_gra
                 **os.environ,
                 "READY_URL": f"{admin}/readyz",
                 "MCP_URL": f"http://127.0.0.1:{ports[0]}/mcp",
-                "MCP_HOST": "mcp.example.com",
+                "MCP_HOST": _test_host(found),
             },
             capture_output=True,
             text=True,

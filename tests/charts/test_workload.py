@@ -257,6 +257,27 @@ def test_the_image_is_what_was_asked_for(image: Json, said: str) -> None:
     assert found[f"Pod/{NAME}-test"]["spec"]["containers"][0]["image"] == said
 
 
+@pytest.mark.parametrize(
+    "text", [" indented: 1\n", "\n  a: 1\nb: 2\n", "\tx", "last\n\n", "no end", '{{ x }}: "y"\r\n']
+)
+def test_files_arrive_as_they_were_given(text: str) -> None:
+    found = manifests("helm", values_of("minimal"), {"files": {"a.json": text}, "policyFiles": {"p.yaml": text}})
+    data = found[f"ConfigMap/{NAME}"]["data"]
+
+    assert (data["files.a.json"], data["policies.p.yaml"]) == (text, text)
+
+
+def test_the_test_pod_asks_for_the_host_with_its_port_as_clients_do() -> None:
+    """The gateway turns away every other one."""
+    for url, host in (
+        ("https://mcp.example.com:8443/mcp", "mcp.example.com:8443"),
+        ("https://a.example/mcp", "a.example"),
+    ):
+        found = manifests("helm", values_of("minimal"), {"config": {"listen": {"public_url": url}}})
+        env = {each["name"]: each["value"] for each in found[f"Pod/{NAME}-test"]["spec"]["containers"][0]["env"]}
+        assert env["MCP_HOST"] == host
+
+
 def test_an_existing_config_map_replaces_the_charts() -> None:
     found = manifests("helm", values_of("locked-down"))
     (volume,) = [each for each in pod_of(found)["volumes"] if each["name"] == "config"]

@@ -65,6 +65,18 @@ def test_query_shows_what_matches(folder: Path, capsys: pytest.CaptureFixture[st
     assert "is no time such as" in capsys.readouterr().err
 
 
+def test_several_logs_are_read_as_one(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = signed_journal(tmp_path / "other" / "audit", tmp_path / "other" / "state")
+    log.open()
+    log.write([{**stamp(), **end("elsewhere")}])
+    log.close()
+    both = (str(tmp_path / "other" / "audit"), str(folder / "audit"))
+    assert run("query", *both, "--event", "call.*", "--json") == 0
+    assert [each["event"] for each in lines(capsys)] == ["call.end", "call.denied", "call.end"]
+    assert run("export", *both, "--event", "call.end") == 0
+    assert len(lines(capsys)) == 2
+
+
 def test_a_subject_is_found_by_its_name_where_the_key_is(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = str(folder / "gateway.yaml")
     assert run("query", "-c", config, "--principal", "sub:https://as.example/alice@example.org", "--json") == 0

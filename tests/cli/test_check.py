@@ -9,6 +9,7 @@ import pytest
 from gateway.cli.check import judge, reaches
 from gateway.cli.main import main
 from tests.kit.config_files import CANARY, KEY, loaded, write
+from tests.kit.gateway import free_port
 
 SHA = "0" * 64
 GOOD = f"""
@@ -145,3 +146,13 @@ def test_no_secret_is_printed(
         assert code == 0
         assert CANARY not in out
         assert KEY not in out
+
+
+def test_live_says_when_the_shared_store_cannot_be_used(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    nowhere = f"redis://:{CANARY}@127.0.0.1:{free_port()}"
+    path = write(tmp_path, f"state: {{url: '{nowhere}', sealing_keys: [{'s' * 32}]}}\n")
+    code, out = checked(path, capsys, "--live")
+    assert code == 0
+    assert "the shared store cannot be used now (unreachable)" in out
+    assert CANARY not in out
+    assert "cannot be used now" not in checked(path, capsys)[1]

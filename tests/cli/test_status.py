@@ -76,3 +76,20 @@ def test_what_waits_for_people_and_what_they_should_know_is_told() -> None:
     status.show({"endpoint": "u", "ready": True, **people}, Output(stream, terminal=False))
     assert "waiting for approval: 2 (approvals list)" in stream.getvalue()
     assert "alerts: 7, the last at 2026-01-01T00:00:00+00:00: rate bot" in stream.getvalue()
+
+
+def test_one_of_several_says_which_it_is_and_that_the_database_is_away() -> None:
+    stream = io.StringIO()
+    shared: Object = {"kind": "shared", "state": "up"}
+    database: Object = {"kind": "postgres", "reachable": False, "reason": "refused", "since": "2026-01-01T00:00:00Z"}
+    whole: Object = {"endpoint": "u", "ready": True, "replica": "0123456789ab", "store": shared, "database": database}
+    status.show(whole, Output(stream, terminal=False))
+    assert "replica 0123456789ab" in stream.getvalue()
+    assert "the database is away since 2026-01-01T00:00:00Z (refused)" in stream.getvalue()
+
+
+def test_a_store_that_is_away_is_told() -> None:
+    stream = io.StringIO()
+    store: Object = {"kind": "shared", "state": "degraded", "reason": "lost", "since": "2026-01-01T00:00:00+00:00"}
+    status.show({"endpoint": "u", "ready": True, "store": store}, Output(stream, terminal=False))
+    assert "the shared store is away since 2026-01-01T00:00:00+00:00 (lost)" in stream.getvalue()

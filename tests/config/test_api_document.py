@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import json
+from weakref import ref
 
 import pytest
 
@@ -47,6 +49,17 @@ def test_equal_texts_are_equal_documents_and_others_are_not() -> None:
     one, same, other = read(b"openapi: 3.0.0"), read(b"openapi: 3.0.0"), read(b"openapi: 3.0.1")
     assert one == same != other
     assert len(one.digest) == 64
+
+
+def test_a_text_is_read_once_for_all_who_have_it_and_gone_with_the_last() -> None:
+    text = b"openapi: 3.0.0\nx-only: here\n"
+    one = read(text)
+    assert read(text) is one
+    seen = ref(one)
+    del one
+    gc.collect()
+    assert seen() is None
+    assert read(text).tree == {"openapi": "3.0.0", "x-only": "here"}
 
 
 def test_words_stay_words_and_long_integers_stay_exact() -> None:
@@ -110,7 +123,26 @@ def test_a_document_is_bounded_in_depth() -> None:
     assert "not valid JSON" in refused(f'{{"openapi": "3.0.0", "a": {very}}}').text
 
 
-def test_aliases_of_aliases_are_counted_as_often_as_they_are_used() -> None:
+@pytest.mark.parametrize("inner", ["[*a{}]", "{{k: *a{}}}", "[x, [*a{}]]", "[*a{0}, x]"])
+def test_aliases_of_aliases_do_not_make_it_deeper(inner: str) -> None:
+    """Each stands a level or two deep, and holds all levels of the one before it."""
+    lines = ["a0: &a0 [x]", *(f"a{n}: &a{n} {inner.format(n - 1)}" for n in range(1, MAX_DEPTH + 4))]
+    problem = refused("openapi: 3.0.0\n" + "\n".join(lines) + "\n")
+    assert problem.text == f"is nested deeper than {MAX_DEPTH} levels"
+    # It is told where it happens.
+    levels = 2 if "[x, [" in inner else 1
+    assert problem.line == (MAX_DEPTH - 2) // levels + 3
+
+
+def test_what_an_alias_holds_counts_from_where_it_stands() -> None:
+    def nested(levels: int) -> bytes:
+        return f"openapi: 3.0.0\na: &a {'[' * 40}x{']' * 40}\nb: {'[' * levels}*a{']' * levels}\n".encode()
+
+    assert read(nested(MAX_DEPTH - 41)).tree["a"] is not None
+    assert "nested deeper" in refused(nested(MAX_DEPTH - 40)).text
+
+
+def test_aliases_of_aliases_are_counted_are_counted_as_often_as_they_are_used() -> None:
     """The billion laughs: nine levels of ten."""
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 10)]

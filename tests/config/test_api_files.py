@@ -29,6 +29,7 @@ def test_another_content_is_another_server(tmp_path: Path) -> None:
     write(tmp_path, DOCUMENT + "# more\n", "api.yaml")
     after = loaded(tmp_path, CONFIG).config.servers["api"]
     assert before == same != after
+    assert before.document is same.document
 
 
 @pytest.mark.parametrize(

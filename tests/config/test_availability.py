@@ -19,7 +19,6 @@ SERVER = "servers: {a: {command: x}}\n"
 
 REFUSED = [
     ("servers: {a: {command: x, catalog: principal}}", "servers.a.catalog"),
-    ("state: {url: 'redis://x'}", "state.url"),
 ]  # fmt: skip
 
 FINE = [
@@ -31,6 +30,7 @@ FINE = [
     "audit: {payload: full, sinks: [stdout, 'postgres://u:p@db/audit'], retention: 90d}",
     "policies: [{name: p, clients: [anonymous], audit: {payload: redacted, redact: [/a]}}]",
     "state: {url: 'memory://'}",
+    "state: {url: 'redis://:pw@cache:6379/1', prefix: team}",
     "views: {}\nalerts: {}\n",
 ]
 

@@ -61,7 +61,7 @@ def test_all_problems_are_reported_at_once_in_the_order_of_the_file(tmp_path: Pa
           bot: {key: short}
         policies:
           - {name: p, clients: [bat], allow: [c/x], mode: of}
-        state: {url: redis://x}
+        state: {url: http://x}
         """,
     )
     assert [(one.line, one.path) for one in found] == [

@@ -17,6 +17,9 @@ NOTED = "is written in the file: use ${NAME} or ${file:/path}"
     [
         (f"admin: {{metrics_token: {SECRET}}}", "admin.metrics_token"),
         (f"state: {{sealing_keys: [{SECRET}]}}", "state.sealing_keys[0]"),
+        (f"audit: {{sinks: ['postgres://me:{SECRET}@db/x']}}", "audit.sinks[0]"),
+        (f"state: {{database: 'postgres://me:{SECRET}@db/x', sealing_keys: ['${{PATH}}']}}", "state.database"),
+        (f"state: {{url: 'redis://:{SECRET}@cache', sealing_keys: ['${{PATH}}']}}", "state.url"),
         (f"servers: {{a: {{command: x, env: {{API_KEY: {SECRET}}}}}}}", "servers.a.env.API_KEY"),
         (f"servers: {{a: {{url: 'https://h', headers: {{Authorization: Bearer {SECRET}}}}}}}", "headers.Authorization"),
         (
@@ -27,7 +30,7 @@ NOTED = "is written in the file: use ${NAME} or ${file:/path}"
     ],
 )
 def test_a_secret_that_is_written_down_is_noted(tmp_path: Path, text: str, path: str) -> None:
-    (note,) = [note for note in loaded(tmp_path, text + "\n").notes if "written in the file" in note]
+    (note,) = [note for note in loaded(tmp_path, text + "\n", {"PATH": SECRET}).notes if "written in the file" in note]
     assert note.endswith(f"{path}: {NOTED}")
     assert SECRET not in note
 
@@ -37,6 +40,8 @@ def test_a_secret_that_is_written_down_is_noted(tmp_path: Path, text: str, path:
     [
         "servers: {a: {command: x, env: {API_KEY: '${PATH}', LOG_LEVEL: very-verbose, TOKEN: short}}}",
         "servers: {a: {url: 'https://h', headers: {X-Tenant: production-eu}}}",
+        "state: {database: 'postgres://me:${PATH}@db/x', sealing_keys: ['${PATH}']}",
+        "state: {database: 'postgres://me@db/x?sslmode=verify-full', sealing_keys: ['${PATH}']}",
         "servers: {a: {command: x, pin: {mode: strict}, env: {API_KEY: '${PATH}', LOG_LEVEL: very-verbose}}}",
     ],
 )

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gateway.config.restart import RESTART_SECTIONS, restart_needed, with_running_sections
+from gateway.config.reading import Reading
+from gateway.config.restart import RESTART_SECTIONS, restart_needed, with_running_files, with_running_sections
 from gateway.config.root import Config, LoadedConfig
 
 
@@ -48,3 +49,23 @@ def test_a_reload_takes_everything_but_what_needs_a_restart() -> None:
     assert (made.config.listen.port, made.config.limits.in_flight, made.digest) == (1, 7, "2")
     assert restart_needed(running.config, made.config) == []
     assert {name.partition(".")[0] for name in restart_needed(running.config, wanted.config)} <= set(RESTART_SECTIONS)
+
+
+def test_files_of_what_needs_a_restart_stay_among_those_that_a_load_drew_on(tmp_path: Path) -> None:
+    before, after = Reading(), Reading()
+    for name in ("old", "new", "ca", "gone"):
+        (tmp_path / name).write_text(name)
+    before.refer(("listen", "tls", "cert"), tmp_path / "old")
+    before.refer(("servers", "a", "tls", "ca"), tmp_path / "gone")
+    running = before.sources()
+    (tmp_path / "old").write_text("renewed")
+    after.refer(("listen", "tls", "cert"), tmp_path / "new")
+    after.refer(("servers", "b", "tls", "ca"), tmp_path / "ca")
+    made = with_running_files(running, after.sources())
+    assert set(made.files) == {tmp_path / "old", tmp_path / "new", tmp_path / "ca"}
+    assert made.referred == {
+        ("listen", "tls", "cert"): tmp_path / "old",
+        ("servers", "b", "tls", "ca"): tmp_path / "ca",
+    }
+    # As it is now, or it would look changed for ever.
+    assert made.files[tmp_path / "old"].digest != running.files[tmp_path / "old"].digest

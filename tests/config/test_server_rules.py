@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.config_files import loaded, only, problems
+from tests.kit.config_files import loaded, only, problems, write
 
 
 @pytest.mark.parametrize("name", ["a", "My Wiki", "0-x_y.z", "a" * 64])
@@ -152,6 +152,16 @@ def test_a_token_for_an_api_needs_the_address_that_it_is_for(tmp_path: Path) -> 
     problem = only(problems(tmp_path, f"servers: {{a: {{{API}, {auth}}}}}\n"))
     assert (problem.path, problem.message[:9]) == ("servers.a.auth", "needs url")
     assert loaded(tmp_path, f"servers: {{a: {{{API}, {auth}, url: 'https://api.example'}}}}\n").config.servers
+
+
+def test_what_is_sent_with_a_file_needs_the_address_that_it_is_for(tmp_path: Path) -> None:
+    """Whoever can write the file must not be able to choose where a key goes."""
+    write(tmp_path, "openapi: 3.0.0\nservers: [{url: 'http://127.0.0.1:1'}]\n", "api.yaml")
+    file = "openapi: api.yaml"
+    problem = only(problems(tmp_path, f"servers: {{a: {{{file}, headers: {{X-Key: k}}}}}}\n"))
+    assert (problem.path, problem.message[:9]) == ("servers.a.headers", "needs url")
+    for fine in (file, f"{file}, url: 'http://127.0.0.1:1', headers: {{X-Key: k}}", f"{API}, headers: {{X-Key: k}}"):
+        assert loaded(tmp_path, f"servers: {{a: {{{fine}}}}}\n").config.servers
 
 
 def test_verification_of_an_api_may_be_switched_off_on_loopback_only(tmp_path: Path) -> None:

@@ -62,3 +62,15 @@ def test_an_admin_listener_off_loopback_needs_users(tmp_path: Path) -> None:
 def test_both_listeners_on_one_port_are_refused(tmp_path: Path) -> None:
     assert paths(tmp_path, "admin:\n  port: 8080\n") == ["2:admin.port: is the port of the endpoint too"]
     assert paths(tmp_path, "listen: {port: 0}\nadmin: {port: 0}\n") == []
+
+
+@pytest.mark.parametrize(
+    "setting", ["url: 'redis://r'", "database: 'postgres://db/x'", "database: 'file:///shared/documents'"]
+)
+def test_what_is_shared_needs_keys_that_all_have(tmp_path: Path, setting: str) -> None:
+    """S98: what one replica seals another opens."""
+    name = setting.partition(":")[0]
+    assert paths(tmp_path, f"state:\n  {setting}\n") == [
+        f"2:state.{name}: is shared with other gateways, which need the same keys to read it"
+    ]
+    assert paths(tmp_path, f"state:\n  {setting}\n  sealing_keys: ['{'k' * 32}']\n") == []

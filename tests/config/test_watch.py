@@ -199,4 +199,4 @@ async def test_files_that_cannot_be_read_are_compared_by_why(tmp_path: Path) -> 
 
 def test_a_slow_file_system_is_looked_at_less_often() -> None:
     pace = Pace()
-    assert (pace.after(0.001), pace.after(2.0)) == (0.5, 100.0)
+    assert (pace.after(0.001), pace.after(0.04), pace.after(2.0)) == (0.5, 2.0, 5.0)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import re
+import socket
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -14,8 +16,9 @@ import yaml
 
 import gateway
 from tests.image import recipe
+from tests.kit import valkey
 from tests.kit.chart import programs
-from tests.kit.gateway import COMMAND, ROOT
+from tests.kit.gateway import COMMAND, ROOT, eventually
 from tests.kit.shared_state import servable
 
 Json: TypeAlias = dict[str, Any]
@@ -101,6 +104,42 @@ def test_every_secret_comes_from_the_environment_file_and_must_be_there() -> Non
     offered = set(re.findall(r"^([A-Z_0-9]+)=$", (DEPLOY / ".env.example").read_text("utf-8"), re.MULTILINE))
 
     assert used == required == offered
+
+
+@valkey.needed
+def test_no_password_is_among_the_arguments_that_everybody_can_read(tmp_path: Path) -> None:
+    """Valkey as its container starts it, but for the port; the shell must not stand between it and signals."""
+    password, port = "p%23#'x", valkey.free_port()
+    shell, option, script = SERVICES["valkey"]["command"]
+    server = valkey.binary()
+    assert server is not None
+    (tmp_path / "valkey-server").symlink_to(server)
+    script = script.replace("$$", "$").replace('save ""', f'save ""\nport {port}\nbind 127.0.0.1\nlogfile log')
+    process = subprocess.Popen(
+        [shell, option, script],
+        env={"PATH": f"{tmp_path}:{os.environ['PATH']}", "VALKEY_PASSWORD": password},
+        stdin=subprocess.DEVNULL,
+        cwd=tmp_path,
+    )
+    try:
+        eventually(lambda: _said(port, "PING").startswith("-NOAUTH"), "it wants a password")
+        assert _said(port, f"AUTH {password}") == "+OK"
+        arguments = Path(f"/proc/{process.pid}/cmdline").read_bytes()
+        assert b"valkey-server" in arguments
+        assert password.encode() not in arguments
+    finally:
+        process.terminate()
+        assert process.wait(10) == 0
+
+
+def _said(port: int, command: str) -> str:
+    words = command.split(" ")
+    wire = f"*{len(words)}\r\n" + "".join(f"${len(word.encode())}\r\n{word}\r\n" for word in words)
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port), 2) as line:
+        line.settimeout(2)
+        line.sendall(wire.encode())
+        return line.recv(256).decode().strip()
+    return ""
 
 
 def test_the_gateway_takes_the_config_with_the_variables_that_it_gets(tmp_path: Path) -> None:

@@ -66,6 +66,11 @@ def test_it_is_given_time_to_end_and_the_gateway_ends_its_servers() -> None:
     assert service()["ExecReload"] == "/bin/kill -HUP $MAINPID"
 
 
+def test_servers_may_list_network_interfaces() -> None:
+    """Without it `os.networkInterfaces()` of Node fails."""
+    assert set(service()["RestrictAddressFamilies"].split()) == {"AF_INET", "AF_INET6", "AF_UNIX", "AF_NETLINK"}
+
+
 def test_it_runs_as_nobody_else_and_writes_to_its_own_folders_alone() -> None:
     """S189, S191."""
     found = service()

@@ -32,7 +32,13 @@ from tests.kit.snippets import NOT_RUN, Block, Command, alike, blocks_of, comman
 BLOCKS: Final = every_block()
 RUN_ELSEWHERE: Final = ("run", "by")
 """Marks of blocks that test_consoles.py and the named test modules take."""
-VARIABLES: Final = dict.fromkeys(("CI_BOT_KEY", "WIKI_SECRET", "CRM_SECRET", "HOOK", "WIKI_TOKEN"), "k" * 43)
+VARIABLES: Final = dict.fromkeys(
+    (
+        *("CI_BOT_KEY", "WIKI_SECRET", "CRM_SECRET", "HOOK", "WIKI_TOKEN"),
+        *("SEALING_KEY", "STORE_PASSWORD", "DATABASE_PASSWORD"),
+    ),
+    "k" * 43,
+)
 STUB: Final = {
     "servers": {name: {"url": f"https://{name}.example.com/mcp"} for name in ("crm", "files", "warehouse", "wiki")},
     "clients": {"ci-bot": {"key_sha256": ["60303ae22b998861bce3b28f33eec1be758a213c86c93c076dbe9f558c11c752"]}},

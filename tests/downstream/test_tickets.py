@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.downstream import tickets
-from gateway.downstream.tickets import Tickets, is_ticket
+from gateway.downstream.tickets import Tickets, is_ticket, issuer_of
 
 
 async def test_a_ticket_leads_to_what_it_was_issued_for_and_to_nothing_else() -> None:
@@ -20,6 +20,15 @@ async def test_a_ticket_leads_to_what_it_was_issued_for_and_to_nothing_else() ->
         False,
         False,
     ]
+
+
+async def test_a_ticket_names_the_replica_that_issued_it_and_nothing_else_names_one() -> None:
+    """A server's own state may look like a ticket: it must not choose where calls go."""
+    ticket = Tickets[str]("0123456789ab").issue("one")
+    assert is_ticket(ticket)
+    assert issuer_of(ticket) == "0123456789ab"
+    states = (Tickets[str]().issue("one"), "0123456789ab-x", "parked-0123456789ab", "parked-*-x", "parked--", "", None)
+    assert [issuer_of(state) for state in states] == [""] * len(states)
 
 
 async def test_a_spent_ticket_is_kept_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:

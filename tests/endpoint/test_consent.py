@@ -10,10 +10,11 @@ from gateway.auth.throttle import Throttle
 from gateway.config.servers import Server
 from gateway.config.types import Rate
 from gateway.downstream.oauth.client import Client
-from gateway.downstream.oauth.consents import Offer
 from gateway.downstream.oauth.discovery import Discovered
 from gateway.downstream.oauth.fetch import Fetcher
 from gateway.downstream.oauth.metadata import AuthorizationServer
+from gateway.downstream.oauth.offer import Offer
+from gateway.downstream.oauth.token import Token
 from gateway.endpoint.consent import MAX_QUERY
 from gateway.protocol import rawjson
 from tests.kit import http_server
@@ -33,7 +34,11 @@ def offer(token_endpoint: str = "http://127.0.0.1:1/token", code: str = "", name
     idp = AuthorizationServer("https://idp.example", token_endpoint, "https://idp.example/authorize")
     found = Discovered("https://mcp.example/mcp", idp)
     callback = "http://localhost/oauth/callback"
-    return Offer(name, "", found, Client("me"), (), callback, Fetcher("wiki", server), lambda token: code)
+
+    async def receive(token: Token) -> str:
+        return code
+
+    return Offer(name, "", found, Client("me"), (), callback, Fetcher("wiki", server), receive)
 
 
 async def departed(site: Site, ticket: str) -> tuple[str, str]:

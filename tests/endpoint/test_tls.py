@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -14,6 +17,7 @@ import pytest
 import uvloop
 from aiohttp import web
 from cryptography import x509
+from cryptography.hazmat.primitives import serialization
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from gateway.auth.certificate import Certificate as Shown
@@ -147,6 +151,51 @@ def test_files_that_cannot_be_used_are_the_configs_fault(part: str, tmp_path: Pa
         problem = caught.value.problems[0]
         assert problem.path == ("listen.tls.client_ca" if part == "client_ca" else "listen.tls")
         assert str(path) not in problem.message
+
+
+def test_a_key_with_a_password_is_said_to_be_one_and_nobody_is_asked_for_it(tmp_path: Path) -> None:
+    """On a terminal OpenSSL would ask, and everything would wait for an answer."""
+    own = make("gateway")
+    key = tmp_path / "key.pem"
+    key.write_bytes(
+        own.key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.BestAvailableEncryption(b"secret"),
+        )
+    )
+    cert = own.write(tmp_path / "own.pem")
+    script = (
+        "from gateway.config.root import Listen, ListenTls\nfrom gateway.endpoint import tls\nimport sys\n"
+        "try:\n    tls.context(Listen(tls=ListenTls(cert=sys.argv[1], key=sys.argv[2])), print)\n"
+        "except Exception as error:\n    print(error)\n"
+    )
+    ours, theirs = os.openpty()
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", script, cert, key],
+            stdin=theirs,
+            stdout=subprocess.PIPE,
+            stderr=theirs,
+            text=True,
+            timeout=30,
+            check=False,
+            start_new_session=True,
+        )
+    finally:
+        os.close(theirs)
+        os.close(ours)
+    assert done.stdout.startswith("listen.tls.key: the key is encrypted (")
+    assert "secret" not in done.stdout
+
+
+@pytest.mark.parametrize("part", ["cert", "client_ca"])
+def test_a_path_that_is_none_is_the_configs_fault_too(part: str, tmp_path: Path) -> None:
+    rig = Rig(tmp_path, make("authority"))
+    given = rig.listen().tls
+    assert given is not None
+    with pytest.raises(ConfigError, match="cannot be used: ValueError"):
+        tls.context(Listen(tls=given.model_copy(update={part: "a\0b"})), rig.refused.append)
 
 
 @asynccontextmanager

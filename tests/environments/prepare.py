@@ -24,7 +24,7 @@ from typing import Final
 
 HERE = Path(__file__).parent
 ENVIRONMENTS = Path(__file__).parents[2] / ".envs"
-PYTHON_ENVIRONMENTS = ("mcp1", "mcp2", "servers", "charts", "image", "browser", "proxies")
+PYTHON_ENVIRONMENTS = ("mcp1", "mcp2", "servers", "charts", "image", "browser", "proxies", "valkey")
 NODE_ENVIRONMENTS = {
     "node": HERE,
     "conformance": HERE / "conformance",

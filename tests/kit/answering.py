@@ -308,6 +308,14 @@ class News:
                 self._came.clear()
                 await self._came.wait()
 
+    async def every(self, methods: set[str], seconds: float = 5.0) -> None:
+        """Wait until each of these methods was heard, in whatever order, and forget all that was."""
+        async with asyncio.timeout(seconds):
+            while not methods <= {message["method"] for message in self.heard}:
+                self._came.clear()
+                await self._came.wait()
+        self.heard.clear()
+
 
 @asynccontextmanager
 async def hearing(

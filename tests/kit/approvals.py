@@ -11,10 +11,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from gateway.approvals.entry import Entry
-from gateway.approvals.file import FILE, ApprovalFile
+from gateway.approvals.file import ApprovalFile
 from gateway.approvals.ledger import Bounds, Ledger
 from gateway.model.call import Call
-from gateway.pipeline.approve import Desk, Passes
+from gateway.pipeline.approve import Desk
+from gateway.pipeline.passes import Passes
+from gateway.state.folder import FolderDocuments
+from gateway.state.memory import MemoryStore
 from gateway.state.sealing import Sealer
 from tests.kit.gateway import Gateway, Json
 
@@ -47,7 +50,7 @@ class Told:
 
 def file(folder: Path) -> ApprovalFile:
     """Return the file in a folder."""
-    return ApprovalFile(folder / FILE, SEALER)
+    return ApprovalFile(FolderDocuments(folder), SEALER)
 
 
 def ledger(
@@ -64,7 +67,7 @@ def definition(call: Call) -> str:
 
 def desk(folder: Path, entries: Ledger | None = None) -> Desk:
     """Return what the approve step needs."""
-    return Desk(entries or ledger(folder), Passes(), definition)
+    return Desk(entries or ledger(folder), Passes(MemoryStore(), SEALER), definition)
 
 
 # The running gateway, as its people see it.

@@ -38,8 +38,11 @@ from gateway.pipeline.resources import Resolved
 from gateway.policy.limits import InFlight, RequestBudget
 from gateway.protocol import rawjson
 from gateway.protocol.versions import Era
+from gateway.replicas.identity import new_replica_id
+from gateway.replicas.post import Post
 from gateway.state.memory import MemoryStore
 from gateway.state.sealing import Sealer
+from gateway.state.store import Store
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.spans import OFF, Tracer
 from tests.kit.definitions import definition, listing, stdio, tool
@@ -245,6 +248,8 @@ class FakeServices:
     """Until it is set, servers do not take what they are told."""
     pool: FakeFeed = field(default_factory=FakeFeed)
     tracer: Tracer = OFF
+    store: Store = field(default_factory=MemoryStore)
+    post: Post = field(default_factory=lambda: Post(MemoryStore(), SEALER, new_replica_id(), alone=True))
 
     def __post_init__(self) -> None:
         self.throttle = Throttle(self.now.config.auth.throttle.failures)
@@ -336,10 +341,13 @@ class Site:
 
 @asynccontextmanager
 async def serving(
-    now: FakeMoment | None = None, bounds: Bounds | None = None, limits: BodyLimits | None = None
+    now: FakeMoment | None = None,
+    bounds: Bounds | None = None,
+    limits: BodyLimits | None = None,
+    services: FakeServices | None = None,
 ) -> AsyncIterator[Site]:
     """Serve an endpoint on a free loopback port for a block."""
-    services = FakeServices(now or moment())
+    services = services or FakeServices(now or moment())
     endpoint = Endpoint(services, bounds, limits)
     runner = web.ServerRunner(endpoint.server, shutdown_timeout=1.0)
     await runner.setup()

@@ -117,6 +117,11 @@ class Gateway:
 
     def start(self) -> None:
         """Start and wait until it takes calls."""
+        self.launch()
+        self.await_ready()
+
+    def launch(self) -> None:
+        """Start, without waiting."""
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 [COMMAND, "serve", "-c", self.file, *self.options],
@@ -127,6 +132,9 @@ class Gateway:
                 cwd=self.folder,
                 start_new_session=True,
             )
+
+    def await_ready(self) -> None:
+        """Wait until it takes calls."""
         try:
             eventually(self._ready, "ready", READY_SECONDS)
         except AssertionError as error:

@@ -100,6 +100,7 @@ class Told:
         self.live: tuple[LiveCall, ...] = (LiveCall("c1", HOSTILE, HOSTILE, HOSTILE, "tools/call", "waiting", 1.5),)
         self.last_load: Object = {"ok": True, "at": "2026-08-23T10:00:00Z", "problems": []}
         self.config: Object = {"in_force_since": "2026-08-23T10:00:00Z", "watched": True}
+        self.shared: Object = {}
 
     @property
     def gateway(self) -> Gateway:
@@ -130,6 +131,7 @@ class Told:
             "approvals": {"pending": len(self.entries)},
             "alerts": {"raised": 3, "undelivered": 0, "recent": [ALERT]},
             "servers": self.servers,
+            **self.shared,
         }
 
     def tools_as(self, principal: str, view: str | None = None) -> Object:

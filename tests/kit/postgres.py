@@ -23,43 +23,61 @@ def binaries() -> Path | None:
     return Path(str(found.origin)).parent / "pginstall" / "bin" if found is not None else None
 
 
+class Database:
+    """One server's data, in a folder below ``/tmp``, since it runs as nobody; it may be ended and started again."""
+
+    def __init__(self, folder: Path) -> None:
+        home = binaries()
+        assert home is not None
+        self._home = home
+        self._log = folder / "postgres.log"
+        self._data = Path(tempfile.mkdtemp(prefix="pg-", dir="/tmp"))
+        self._prefix: list[str] = []
+        self._server: subprocess.Popen[bytes] | None = None
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self._port = free.getsockname()[1]
+        if os.geteuid() == 0:
+            # The server refuses to run as root.
+            os.chown(self._data, NOBODY, NOBODY)
+            ids = ["--reuid", str(NOBODY), "--regid", str(NOBODY)]
+            self._prefix = ["setpriv", *ids, "--clear-groups", "--pdeathsig", "KILL"]
+        words = ["-D", f"{self._data}/db", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync"]
+        init = [*self._prefix, str(home / "initdb"), *words, "--locale=C.UTF-8"]
+        subprocess.run(init, check=True, capture_output=True, cwd="/")
+        self.url = f"postgres://postgres@127.0.0.1:{self._port}/postgres"
+
+    @property
+    def pid(self) -> int:
+        """Pid of the server itself."""
+        assert self._server is not None
+        return self._server.pid
+
+    def start(self) -> None:
+        """Start it; it takes connections a moment later."""
+        options = ["-h", "127.0.0.1", "-p", str(self._port), "-k", str(self._data), "-c", "fsync=off"]
+        command = [*self._prefix, str(self._home / "postgres"), "-D", f"{self._data}/db", *options]
+        with self._log.open("ab") as log:
+            self._server = subprocess.Popen(command, stdout=log, stderr=log, cwd="/")
+
+    def stop(self) -> None:
+        """End it, and every connection with it."""
+        assert self._server is not None
+        self._server.send_signal(signal.SIGINT)
+        self._server.wait(10)
+
+    def remove(self) -> None:
+        """Forget the data."""
+        shutil.rmtree(self._data, ignore_errors=True)
+
+
 @contextmanager
 def running(folder: Path) -> Iterator[tuple[str, int]]:
     """Serve databases below a folder; yields the address and the process id."""
-    home = binaries()
-    assert home is not None
-    data = Path(tempfile.mkdtemp(prefix="pg-", dir="/tmp"))
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    prefix: list[str] = []
-    if os.geteuid() == 0:
-        # The server refuses to run as root.
-        os.chown(data, NOBODY, NOBODY)
-        prefix = ["setpriv", "--reuid", str(NOBODY), "--regid", str(NOBODY), "--clear-groups", "--pdeathsig", "KILL"]
-    init = [
-        "initdb",
-        "-D",
-        f"{data}/db",
-        "-U",
-        "postgres",
-        "-A",
-        "trust",
-        "-E",
-        "UTF8",
-        "--no-sync",
-        "--locale=C.UTF-8",
-    ]
-    subprocess.run([*prefix, str(home / init[0]), *init[1:]], check=True, capture_output=True, cwd="/")
-    options = ["-h", "127.0.0.1", "-p", str(port), "-k", str(data), "-c", "fsync=off"]
-    log = (folder / "postgres.log").open("wb")
-    server = subprocess.Popen(
-        [*prefix, str(home / "postgres"), "-D", f"{data}/db", *options], stdout=log, stderr=log, cwd="/"
-    )
+    database = Database(folder)
+    database.start()
     try:
-        yield f"postgres://postgres@127.0.0.1:{port}/postgres", server.pid
+        yield database.url, database.pid
     finally:
-        server.send_signal(signal.SIGINT)
-        server.wait(10)
-        log.close()
-        shutil.rmtree(data, ignore_errors=True)
+        database.stop()
+        database.remove()

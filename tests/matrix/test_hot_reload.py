@@ -189,8 +189,7 @@ async def test_a_changed_policy_is_announced_for_the_kind_of_list_that_it_change
         for listed in allowed:
             write(listed)
             changed = {listed, hidden} - {""}
-            for kind in changed:
-                await news.of(f"notifications/{kind}/list_changed", 20)
+            await news.every({f"notifications/{kind}/list_changed" for kind in changed}, 20)
             assert {bool(await client.every(f"{kind}/list", kind)) for kind in allowed if kind != listed} == {True}
             assert await client.every(f"{listed}/list", listed) == []
             assert {message["method"] for message in news.all} == {

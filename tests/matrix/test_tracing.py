@@ -209,17 +209,36 @@ async def test_no_secret_leaves_the_gateway_in_a_span(traced: Traced) -> None:
     assert CANARY not in traced.gateway.log.read_text()
 
 
-async def test_an_unsampled_trace_is_followed_and_its_context_goes_on(traced: Traced) -> None:
+async def test_a_client_that_wants_not_to_be_seen_is_seen(traced: Traced) -> None:
     trace = f"{next(_numbers):032x}"
     client = await traced.client("modern")
     heard = (await client.told("new__meta", {"traceparent": f"00-{trace}-00f067aa0ba902b7-00"}))["meta"]
-    assert heard["traceparent"].split("-")[1] == trace
-    assert heard["traceparent"].split("-")[2] != "00f067aa0ba902b7"
-    assert heard["traceparent"].endswith("-00")
-    known, meta = context()
-    await client.told("new__meta", meta)
-    traced.collector.await_spans(known, 2)
-    assert traced.collector.of(trace) == []
+    above, below = ends(traced.collector.await_spans(trace, 2))
+    assert above.parent == "00f067aa0ba902b7"
+    assert heard["traceparent"] == f"00-{trace}-{below.id}-01"
+
+
+@pytest.mark.parametrize(
+    ("sample", "follow", "flags", "recorded"),
+    [(1, True, "00", False), (0, True, "01", True), (0, False, "01", False)],
+)
+async def test_a_client_decides_only_where_it_is_followed_and_its_context_goes_on_all_the_same(
+    tmp_path: Path, sample: int, follow: bool, flags: str, recorded: bool
+) -> None:
+    with (
+        collecting() as collector,
+        serving(tmp_path, configured(collector.url, sample=sample, follow=follow)) as gateway,
+    ):
+        gateway.await_servers("new")
+        client = await talker(gateway.port, "modern", None, KEY)
+        trace = f"{next(_numbers):032x}"
+        heard = (await client.told("new__meta", {"traceparent": f"00-{trace}-00f067aa0ba902b7-{flags}"}))["meta"]
+        _, reached, parent, decided = heard["traceparent"].split("-")
+        assert (reached, decided) == (trace, "01" if recorded else "00")
+        assert parent != "00f067aa0ba902b7"
+        gateway.terminate()
+        assert gateway.wait() == 0
+        assert len(collector.of(trace)) == (2 if recorded else 0)
 
 
 async def test_a_collector_that_is_gone_or_stuck_delays_no_call_and_an_end_flushes(tmp_path: Path) -> None:

@@ -11,16 +11,19 @@ from typing import Any
 import pytest
 
 from gateway.approvals.entry import Entry, State
-from gateway.approvals.file import FILE, ApprovalFile
+from gateway.approvals.file import ApprovalFile
 from gateway.approvals.ledger import MAX_ARGUMENTS, Bounds, Ledger
 from gateway.errors import Reason
-from gateway.model.call import Call
 from gateway.model.outcome import Failure, InputRequired, Outcome
-from gateway.pipeline.approve import Approve, Desk, Passes
+from gateway.pipeline.approve import Approve, Desk
 from gateway.pipeline.interceptor import Approved, Passage
+from gateway.pipeline.passes import Passes
 from gateway.policy.decision import Approval, Decision
 from gateway.protocol import rawjson
 from gateway.protocol.rawjson import Members
+from gateway.state.documents import Version
+from gateway.state.folder import FolderDocuments
+from gateway.state.memory import MemoryStore
 from tests.kit.approvals import SEALER, Told, definition, ledger
 from tests.kit.calls import OK, Next, call, passage
 from tests.kit.definitions import tool
@@ -29,8 +32,8 @@ ASK = Approval("p", "approve[0]", frozenset({"alice"}), hold=0.0, timeout=60.0)
 LONG = replace(ASK, hold=30.0)
 
 
-def step(entries: Ledger, patience: float = 600.0, passes: Passes | None = None) -> Approve:
-    return Approve(Desk(entries, passes or Passes(), definition), lambda _: patience, progress=0.01)
+def step(entries: Ledger, patience: float = 600.0) -> Approve:
+    return Approve(Desk(entries, Passes(MemoryStore(), SEALER), definition), lambda _: patience, progress=0.01)
 
 
 def way(*wanted: Approval, **facts: object) -> Passage:
@@ -166,7 +169,7 @@ async def test_a_repeated_call_waits_for_whoever_may_approve(tmp_path: Path) -> 
 async def test_a_definition_that_changes_while_a_call_waits_is_asked_for_anew(tmp_path: Path) -> None:
     told = Told()
     entries, digest = ledger(tmp_path, told), ["one"]
-    waiting = Approve(Desk(entries, Passes(), lambda _: digest[0]), lambda _: 600.0, progress=0.01)
+    waiting = Approve(Desk(entries, Passes(MemoryStore(), SEALER), lambda _: digest[0]), lambda _: 600.0, progress=0.01)
     async with asyncio.TaskGroup() as group:
         running = group.create_task(waiting(call(definition=tool("t")), way(LONG), Next()))
         first = await asked(entries)
@@ -202,30 +205,17 @@ async def test_the_rounds_of_an_approved_call_pass_once_each(tmp_path: Path) -> 
     assert replayed.reason is Reason.APPROVAL_REQUIRED
 
 
-def test_passes_end_in_time_and_in_number() -> None:
-    now = [0.0]
-    passes = Passes(lambda: now[0], most=2)
-    calls: list[Call] = [call(id=str(number)) for number in range(3)]
-    for each in calls:
-        passes.give(each, Approved("a"), held=False)
-    rounds = [replace(each, round=2) for each in calls]
-    assert passes.take(rounds[0]) is None
-    assert passes.take(rounds[1]) == Approved("a")
-    now[0] = 700.0
-    assert passes.take(rounds[2]) is None
-
-
 async def test_what_cannot_be_shown_or_kept_is_refused(tmp_path: Path) -> None:
     long = call(arguments={"a": "x" * MAX_ARGUMENTS})
     assert refused(await step(ledger(tmp_path))(long, way(ASK), Next())).reason is Reason.TOO_LARGE
     full = ledger(tmp_path, bounds=Bounds(principal=0))
     assert refused(await step(full)(call(), way(ASK), Next())).reason is Reason.OVERLOADED
-    broken = Ledger(_Broken(tmp_path / FILE, SEALER), Told())
+    broken = Ledger(_Broken(FolderDocuments(tmp_path), SEALER), Told())
     assert refused(await step(broken)(call(), way(ASK), Next())).reason is Reason.UNAVAILABLE
 
 
 class _Broken(ApprovalFile):
-    def write(self, entries: Iterable[Entry], version: int) -> None:
+    def write(self, entries: Iterable[Entry], expected: Version) -> Version:
         raise OSError(5, "Input/output error")
 
 

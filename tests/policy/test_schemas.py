@@ -8,7 +8,7 @@ import time
 import pytest
 
 from gateway.model.catalog import Kind
-from gateway.policy.schemas import MAX_FAULTS, Schema, Unusable, compiled, judged
+from gateway.policy.schemas import MAX_FAULTS, MAX_VALUES, Schema, Unusable, compiled, judged
 from gateway.protocol.rawjson import Object, Value
 from tests.kit.definitions import definition, tool
 
@@ -195,3 +195,11 @@ def test_a_definition_is_judged_once_and_one_without_a_schema_takes_anything() -
     assert nothing.faults({"anything": 1}) == ()
     null = judged(tool("n", inputSchema=None))
     assert isinstance(null, Unusable)
+
+
+def test_content_fits_or_not_and_never_where_there_is_too_much_of_it() -> None:
+    schema = compiled({"type": "object", "properties": {"a": {"type": "integer"}}})
+    assert isinstance(schema, Schema)
+    assert schema.fits({"a": 1}, 2)
+    assert not schema.fits({"a": "x"}, 2)
+    assert not schema.fits({"a": 1}, MAX_VALUES)

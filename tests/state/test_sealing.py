@@ -199,3 +199,11 @@ def test_a_keyed_hash_is_stable_and_tells_purposes_and_keys_apart() -> None:
 def test_a_keyed_hash_is_neither_guessable_nor_endless(length: int) -> None:
     with pytest.raises(ValueError, match="8 to 64"):
         Sealer([NEW]).keyed_hash("session", "abc", length)
+
+
+def test_what_an_older_key_sealed_is_told_from_what_the_newest_did() -> None:
+    old, both = Sealer([b"o" * 32]), Sealer([b"n" * 32, b"o" * 32])
+    assert not both.is_newest(old.seal("p", b"", b""))
+    assert both.is_newest(both.seal("p", b"", b""))
+    with pytest.raises(SealError):
+        both.is_newest("nonsense!")

@@ -109,8 +109,41 @@ async def test_what_the_collector_does_not_want_is_not_sent_again() -> None:
     # It cannot refuse more than it got.
     box.unwanted, box.waiting = 99, [1]
     await until(lambda: count.results == {"refused": 4, "sent": 2})
+    # And no less than none.
+    box.unwanted, box.waiting = -1, [1]
+    await until(lambda: count.results == {"refused": 4, "sent": 3})
     task.cancel()
-    assert road.sizes == [2, 3, 1]
+    assert road.sizes == [2, 3, 1, 1]
+
+
+async def test_one_odd_failure_does_not_end_the_way_out(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    box, road, count = Box([1]), Road(), Count()
+    real = Box.take
+
+    def take(self: Box, most: int) -> tuple[int, Callable[[], bytes]]:
+        taken, _ = real(self, most)
+        return taken, _broken
+
+    task = asyncio.get_running_loop().create_task(Export(box, road, count, QUICK).run())
+    with monkeypatch.context() as patched:
+        patched.setattr(Box, "take", take)
+        await until(lambda: count.results == {"lost": 1})
+    box.waiting = [1, 2]
+    await until(lambda: count.results == {"lost": 1, "sent": 2})
+    task.cancel()
+    with monkeypatch.context() as patched:
+        patched.setattr(Box, "take", take)
+        box.waiting = [1]
+        await Export(box, road, count, QUICK).aclose(5)
+    assert count.results == {"lost": 2, "sent": 2}
+    said = capsys.readouterr().err
+    assert "reason=ZeroDivisionError" in said or '"ZeroDivisionError"' in said
+
+
+def _broken() -> bytes:
+    return bytes(1 // len(b""))
 
 
 async def test_another_way_is_taken_and_the_old_one_closed() -> None:

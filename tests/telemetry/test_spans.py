@@ -16,6 +16,7 @@ from gateway.telemetry.spans import MAX_FACT, OFF, Side
         ("resources/read", "file:///a", "resources/read"),
         ("tools/list", "", "tools/list"),
         ("tools/call", "", "tools/call"),
+        ("com.example/secret", "x", "_OTHER"),
     ],
 )
 def test_a_span_is_named_by_method_and_tool_or_prompt_never_by_a_resource(
@@ -25,7 +26,7 @@ def test_a_span_is_named_by_method_and_tool_or_prompt_never_by_a_resource(
 
 
 def test_names_and_texts_are_escaped_and_cut() -> None:
-    assert spans.title("x\n", "") == "x\\n"
+    assert spans.title("tools/call", "x\n") == "tools/call x\\n"
     assert len(spans.title("tools/call", "t" * 1000)) == MAX_FACT
     assert spans.fitting({"a": "\x1b[0m" + "x" * 1000, "b": 7})["b"] == 7
     text = spans.fitting({"a": "\x1b" + "x" * 1000})["a"]

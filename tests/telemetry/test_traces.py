@@ -98,15 +98,16 @@ def test_links_and_attributes_are_bounded() -> None:
     ("sampling", "flags", "recorded"),
     [
         (Sampling(), "01", True),
-        (Sampling(), "00", False),
-        (Sampling(0.0), "01", True),
+        (Sampling(), "00", True),
+        (Sampling(0.0), "01", False),
         (Sampling(0.0), "", False),
         (Sampling(1.0), "", True),
-        (Sampling(0.0, follow=False), "01", False),
-        (Sampling(1.0, follow=False), "00", True),
+        (Sampling(0.0, follow=True), "01", True),
+        (Sampling(1.0, follow=True), "00", False),
+        (Sampling(0.0, follow=True), "", False),
     ],
 )
-def test_a_client_is_followed_or_the_share_decides(sampling: Sampling, flags: str, recorded: bool) -> None:
+def test_the_share_decides_unless_a_client_is_followed(sampling: Sampling, flags: str, recorded: bool) -> None:
     tracer, queue, _ = made(sampling)
     parent = {"traceparent": PARENT[:-2] + flags} if flags else {}
     span = tracer.begin(Side.SERVER, "x", parent, {})
@@ -119,6 +120,23 @@ def test_a_client_is_followed_or_the_share_decides(sampling: Sampling, flags: st
     # The context goes on all the same, and says what was decided.
     assert int(inner.carrier["traceparent"][-2:], 16) & 1 == recorded
     assert inner.carrier["traceparent"].split("-")[2] != span.carrier["traceparent"].split("-")[2]
+
+
+@pytest.mark.parametrize("trace", ["0" * 31 + "1", "f" * 32])
+@pytest.mark.parametrize("flags", ["00", "01"])
+def test_a_share_of_requests_is_drawn_whatever_trace_a_client_chooses(trace: str, flags: str) -> None:
+    tracer, queue, _ = made(Sampling(0.5))
+    parent = {"traceparent": f"00-{trace}-00f067aa0ba902b7-{flags}"}
+    for _ in range(1000):
+        span = tracer.begin(Side.SERVER, "x", parent, {})
+        tracer.begin(Side.CLIENT, "x", span.carrier, {}).end()
+        span.end()
+    found = sent(queue, MAX_WAITING)
+    # All or none of them would be the client's decision; chance misses these bounds once in 10^10 runs.
+    assert 800 < len(found) < 1200
+    outer = {span.id for span in found if span.side == "server"}
+    assert {span.parent for span in found if span.side == "client"} == outer
+    assert {(span.trace, span.parent) for span in found if span.side == "server"} == {(trace, "00f067aa0ba902b7")}
 
 
 def test_the_queue_is_bounded_and_what_does_not_fit_is_counted() -> None:

@@ -28,6 +28,12 @@
 {{- if and .Values.httpRoute.enabled (not .Values.httpRoute.parentRefs) -}}
 {{- fail "httpRoute needs httpRoute.parentRefs: the Gateways that it belongs to." -}}
 {{- end -}}
+{{- if and .Values.tls.secret .Values.httpRoute.enabled (not .Values.httpRoute.tlsToPods) -}}
+{{- fail "tls.secret has the pods speak TLS, and a Gateway speaks plain HTTP to what an httpRoute leads to: leave tls.secret out, or add a BackendTLSPolicy (extraObjects) and set httpRoute.tlsToPods." -}}
+{{- end -}}
+{{- if and .Values.tls.secret .Values.ingress.enabled (not .Values.ingress.controller) (not .Values.ingress.tlsToPods) -}}
+{{- fail "tls.secret has the pods speak TLS, and an ingress controller speaks plain HTTP to them unless it is told: leave tls.secret out, set ingress.controller, or add what tells yours (ingress.annotations, service.annotations) and set ingress.tlsToPods." -}}
+{{- end -}}
 {{- if and .Values.autoscaling.enabled (lt (int .Values.autoscaling.maxReplicas) (int .Values.autoscaling.minReplicas)) -}}
 {{- fail "autoscaling.maxReplicas must not be less than autoscaling.minReplicas." -}}
 {{- end -}}

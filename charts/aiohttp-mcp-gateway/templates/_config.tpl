@@ -52,9 +52,13 @@ checksum/restart-config: {{ include "gateway.restartConfig" . | sha256sum }}
 {{- end -}}
 {{- end -}}
 
-{{/* Host name and paths under which clients know the endpoint. */}}
+{{/* Host name and paths under which clients know the endpoint; the authority has the port too, where there is one. */}}
 {{- define "gateway.host" -}}
 {{- (urlParse .Values.config.listen.public_url).hostname -}}
+{{- end -}}
+
+{{- define "gateway.authority" -}}
+{{- (urlParse .Values.config.listen.public_url).host -}}
 {{- end -}}
 
 {{- define "gateway.paths" -}}

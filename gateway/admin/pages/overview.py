@@ -108,6 +108,7 @@ def _config(visit: Visit, status: Object) -> Html:
         {
             "version": string(status, "version"),
             "endpoint": text(string(status, "endpoint")),
+            **_shared(status),
             "started": when(string(status, "started")),
             "config": el("code", None, string(config, "sha256")[:16]),
             "last read": join(
@@ -144,6 +145,23 @@ def _why(last: Object) -> Child:
 
 def _watching(watched: bool) -> str:
     return "watched: a change is read by itself" if watched else "not watched: read on request and on SIGHUP"
+
+
+def _shared(status: Object) -> dict[str, Child]:
+    """Tell which of several replicas this is, and whether what they share is there; nothing for one that is alone."""
+    store, database = part(status, "store"), part(status, "database")
+    if string(store, "kind") != "shared":
+        return {}
+    away, lost = string(store, "state") != "up", database.get("reachable") is False
+    return {
+        "replica": el("code", None, string(status, "replica")),
+        "store": _state(string(store, "since"), "limits are this replica's own", bad=away),
+        "database": _state(string(database, "since"), "nothing new can be approved", bad=lost),
+    }
+
+
+def _state(since: str, words: str, *, bad: bool) -> Html:
+    return join(badge("away", "bad"), " since ", when(since), f": {words}") if bad else join(badge("there", "good"))
 
 
 async def reload(gateway: Gateway, visit: Visit) -> Answer:

@@ -98,7 +98,7 @@ class Site:
     def __init__(self, gateway: Gateway, access: Access, sessions: Sessions | None = None) -> None:
         self._gateway = gateway
         self._access = access
-        self._sessions = sessions or Sessions()
+        self._sessions = sessions or Sessions(access.users)
         self._throttle = Throttle(FAILURES)
 
     async def handle(self, request: web.BaseRequest) -> web.Response:
@@ -117,7 +117,7 @@ class Site:
         asked = _Asked(request, path, _once(request.query.items()), await _form(request), _secret(request))
         if path == "/sign-in":
             return await self._sign_in(asked)
-        session = self._sessions.find(asked.secret) if asked.secret else None
+        session = await self._sessions.find(asked.secret) if asked.secret else None
         if session is None:
             if request.method == "POST":
                 raise Refused(401, "You are not signed in any more")
@@ -172,18 +172,18 @@ class Site:
         except AuditUnavailable:
             return _shown(layout.bare("Sign in", signin.sign_in(to, signin.UNRECORDED)), 503)
         if asked.secret:
-            self._sessions.end(asked.secret)
+            await self._sessions.end(asked.secret)
         response = _redirect(to)
         secure = request.headers.get("Origin", "").startswith("https:")
         name = _cookie(request, secure=secure)
-        secret = self._sessions.start(user)
+        secret = await self._sessions.start(user)
         response.set_cookie(
             name, secret, path="/" if secure else PREFIX, httponly=True, samesite="Strict", secure=secure
         )
         return response
 
     async def _sign_out(self, asked: _Asked, visit: Visit) -> web.Response:
-        self._sessions.end(asked.secret)
+        await self._sessions.end(asked.secret)
         response = _redirect(link("/sign-in"))
         for secure in (False, True):
             name = _cookie(asked.request, secure=secure)

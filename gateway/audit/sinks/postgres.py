@@ -1,17 +1,15 @@
-"""Records in a PostgreSQL table, made at first use; the only home of asyncpg, which the ``postgres`` extra brings."""
+"""Records in a PostgreSQL table, made at first use."""
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
 from datetime import datetime
-from types import ModuleType
 from typing import Final, Protocol
 
 from gateway.audit.sinks.delivery import Rejected, Unavailable
-from gateway.errors import ConfigError, Problem
 from gateway.protocol import rawjson
 from gateway.protocol.rawjson import Object, Value
+from gateway.state.postgres import gone, library
 
 TABLE: Final = "mcp_gateway_audit"
 TIMEOUT: Final = 10.0
@@ -65,7 +63,7 @@ class Postgres:
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._library = _library()
+        self._library = library("audit.sinks")
         self._connection: Connection | None = None
 
     async def send(self, records: list[Object]) -> None:
@@ -76,7 +74,7 @@ class Postgres:
             await connection.executemany(_INSERT, [row(record) for record in records])
         except (faults.DataError, faults.IntegrityConstraintViolationError) as error:
             raise Rejected(type(error).__name__) from None
-        except _gone(faults) as error:
+        except gone(faults) as error:
             self._drop()
             raise Unavailable(type(error).__name__) from None
 
@@ -93,7 +91,7 @@ class Postgres:
         if self._connection is not None:
             try:
                 await self._connection.close(timeout=2)
-            except _gone(faults):
+            except gone(faults):
                 self._drop()
         self._connection = None
 
@@ -120,19 +118,6 @@ def row(record: Object) -> Row:
         str(record.get("hash")),
         rawjson.canonical_plain(record).decode(),
     )
-
-
-def _gone(faults: ModuleType) -> tuple[type[Exception], ...]:
-    """Return what the library raises for a connection that cannot be used, also one that ended under a statement."""
-    return (faults.PostgresError, faults.InterfaceError, faults.InternalClientError, OSError, TimeoutError)
-
-
-def _library() -> ModuleType:
-    try:
-        return importlib.import_module("asyncpg")
-    except ImportError:
-        hint = "pip install 'aiohttp-mcp-gateway[postgres]'"
-        raise ConfigError([Problem("a postgres sink needs asyncpg", path="audit.sinks", hint=hint)]) from None
 
 
 def _part(record: Object, name: str) -> Object:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
-import secrets
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -14,11 +12,14 @@ from typing import Final
 from gateway.downstream.authorizer import NOTHING, Refusal
 from gateway.downstream.oauth import challenge, scopes
 from gateway.downstream.oauth.challenge import Challenge
+from gateway.downstream.oauth.confirmation import Confirmation
 from gateway.downstream.oauth.discovery import NO_CHALLENGE, Discovery
 from gateway.downstream.oauth.errors import NoToken
 from gateway.downstream.oauth.flight import Flight
+from gateway.downstream.oauth.shelf import Shelf
 from gateway.downstream.oauth.sources import Source, Wish
 from gateway.downstream.oauth.token import Token
+from gateway.downstream.oauth.turn import turn
 from gateway.downstream.oauth.vault import Vault
 from gateway.tasks import TaskSet
 from gateway.telemetry.logs import get_logger
@@ -26,10 +27,6 @@ from gateway.telemetry.logs import get_logger
 MAX_RENEWALS: Final = 4
 RENEWAL_WINDOW: Final = 60.0
 """Renewals because of refusals within so many seconds; a server that refuses every token gets no more of them."""
-CONFIRM_SECONDS: Final = 600.0
-MAX_TRIES: Final = 3
-_CODE_ALPHABET: Final = "23456789ABCDEFGHJKMNPQRSTVWXYZ"
-_CODE_LENGTH: Final = 8
 _log = get_logger("oauth")
 
 
@@ -44,14 +41,7 @@ class Terms:
     vault: Vault
     tasks: TaskSet
     clock: Callable[[], float] = time.time
-
-
-@dataclass(slots=True)
-class _Unconfirmed:
-    token: Token = field(repr=False)
-    code: str = field(repr=False)
-    until: float = 0.0
-    tries: int = 0
+    shelf: Shelf = field(default_factory=Shelf.alone)
 
 
 class Bearer:
@@ -64,10 +54,13 @@ class Bearer:
         self._token: Token | None = None
         self._loaded = False
         self._renewals: deque[float] = deque(maxlen=MAX_RENEWALS)
-        self._unconfirmed: _Unconfirmed | None = None
+        self._confirmation = Confirmation(terms.name, terms.owner, terms.shelf, terms.clock)
+        self._unsaved = 0
         self._flight = Flight(f"token {terms.name}", terms.tasks)
         self.on_granted: Callable[[], None] = lambda: None
         """Called when a consent has given a token."""
+        self.on_found: Callable[[], None] = lambda: None
+        """Called when there is a token that somebody's consent gave elsewhere, so that nobody need be asked here."""
 
     @property
     def has_token(self) -> bool:
@@ -81,6 +74,9 @@ class Bearer:
             NoToken: there is none, although there should be.
         """
         await self._load()
+        if self._token is None and self._terms.vault.shared:
+            # Whoever is about to be asked to sign in may have done so at another replica a moment ago.
+            await self.reread()
         token = self._token
         fresh = token is not None and token.is_fresh(self._terms.clock())
         if not fresh and (token is not None or self._terms.discovery.is_configured):
@@ -122,8 +118,24 @@ class Bearer:
 
     async def _renew(self, old: Token | None, said: Challenge, *, is_wider: bool) -> None:
         """Get a token in place of ``old``, unless somebody else just did."""
-        if self._token is not old or await self._renewed_elsewhere(old):
+        if self._token is not old:
             return
+        if not self.source.is_kept:
+            await self._get(old, said, is_wider=is_wider)
+            return
+        terms = self._terms
+        async with turn(terms.vault, terms.name, "token", terms.owner):
+            kept = await asyncio.to_thread(self._kept)
+            if kept is not None and (old is None or kept.access != old.access):
+                # An earlier connection of this server, or another replica, was here before.
+                self._token = old = kept
+                self.on_found()
+                if kept.is_fresh(terms.clock()):
+                    return
+            await self._get(old, said, is_wider=is_wider)
+
+    async def _get(self, old: Token | None, said: Challenge, *, is_wider: bool) -> None:
+        before = self._token
         found = await self._terms.discovery.discover(said)
         if old is not None and (old.issuer, old.resource) != (found.server.issuer, found.resource):
             # The server has moved: nothing of the old authorization server goes to the new one.
@@ -134,22 +146,16 @@ class Bearer:
         try:
             token = await self.source.token(Wish(found, wanted, old, is_wider))
         except NoToken:
-            if not is_wider and old is None:
+            if before is not None and not is_wider and old is None and self._token is before:
                 # What is left is another authorization server's; a token that lacks scopes is still good for the rest.
+                # One that somebody's consent gave meanwhile stays, and so does one that this replica does not know.
                 await self._keep(None)
+            elif before is None and self._token is not None:
+                # It came while somebody was being offered to consent.
+                self.on_found()
             raise
         await self._keep(token)
         _log.info("token_received", server=self._terms.name, of_a_principal=bool(self._terms.owner))
-
-    async def _renewed_elsewhere(self, old: Token | None) -> bool:
-        """Take a newer token from the vault: an earlier connection of this server may have renewed it."""
-        if old is None or not self.source.is_kept:
-            return False
-        kept = await asyncio.to_thread(self._kept)
-        if kept is None or kept.access == old.access or not kept.is_fresh(self._terms.clock()):
-            return False
-        self._token = kept
-        return True
 
     async def _load(self) -> None:
         if not self._loaded:
@@ -163,7 +169,29 @@ class Bearer:
     async def _keep(self, token: Token | None) -> None:
         self._token = token
         if self.source.is_kept:
+            await self._save(token)
+
+    async def _save(self, token: Token | None) -> None:
+        self._unsaved += 1
+        try:
             await asyncio.to_thread(self._write, token)
+        finally:
+            self._unsaved -= 1
+
+    async def reread(self) -> bool:
+        """Take what another replica has kept meanwhile; tells whether that is a token where there was none."""
+        if not self.source.is_kept or self._unsaved:
+            return False
+        kept, had = await asyncio.to_thread(self._kept), self._token is not None
+        if kept is None or kept == self._token or self._unsaved:
+            return False
+        self._token, self._loaded = kept, True
+        self._flight.reset()
+        if not had:
+            self._renewals.clear()
+            self.on_found()
+            self.on_granted()
+        return not had
 
     def _write(self, token: Token | None) -> None:
         value = token.as_object() if token is not None else {}
@@ -171,47 +199,31 @@ class Bearer:
 
     # Consents.
 
-    def receive(self, token: Token) -> str:
-        """Take what a consent gave: at once for the gateway's account, else once its principal has confirmed it.
-
-        Whoever consented may have been led there by somebody else. So the page shows a code to the person who did,
-        and only the principal that can tell it gets the token (client/elicitation §Phishing).
-        """
+    async def receive(self, token: Token) -> str:
+        """Take what a consent gave: at once for the gateway's account, else once its principal has confirmed it."""
         if not self._terms.owner:
             self._take(token)
             return ""
-        code = "".join(secrets.choice(_CODE_ALPHABET) for _ in range(_CODE_LENGTH))
-        self._unconfirmed = _Unconfirmed(token, code, self._terms.clock() + CONFIRM_SECONDS)
-        return f"{code[:4]}-{code[4:]}"
+        return await self._confirmation.put(token)
 
-    @property
-    def is_waiting(self) -> bool:
+    async def is_waiting(self) -> bool:
         """Tell whether a token waits to be confirmed."""
-        return self._unconfirmed is not None
+        return await self._confirmation.is_waiting()
 
-    def confirm(self, code: str) -> bool:
-        """Take the token that waits, if this is its code; after three wrong ones it is dropped."""
-        waiting = self._unconfirmed
-        if waiting is None or waiting.until <= self._terms.clock():
-            self._unconfirmed = None
-            return False
-        plain = "".join(char for char in code.upper() if char in _CODE_ALPHABET)
-        if hmac.compare_digest(plain.encode(), waiting.code.encode()):
-            self._take(waiting.token)
-            return True
-        waiting.tries += 1
-        if waiting.tries >= MAX_TRIES:
-            self._unconfirmed = None
-        return False
+    async def confirm(self, code: str) -> bool:
+        """Take the token that waits, if this is its code."""
+        token = await self._confirmation.confirm(code)
+        if token is not None:
+            self._take(token)
+        return token is not None
 
     def _take(self, token: Token) -> None:
-        self._unconfirmed = None
         self._token, self._loaded = token, True
         self._renewals.clear()
         self._flight.reset()
         self.on_granted()
         if self.source.is_kept:
-            self._terms.tasks.start(asyncio.to_thread(self._write, token), f"keep token {self._terms.name}")
+            self._terms.tasks.start(self._save(token), f"keep token {self._terms.name}")
 
 
 def _header(token: Token) -> Mapping[str, str]:

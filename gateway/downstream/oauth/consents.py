@@ -13,16 +13,16 @@ import secrets
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Final
 from urllib.parse import urlencode, urlsplit
 
 from gateway.downstream.oauth import token as tokens
-from gateway.downstream.oauth.client import Client
-from gateway.downstream.oauth.discovery import Discovered
 from gateway.downstream.oauth.errors import NoToken
-from gateway.downstream.oauth.fetch import Fetcher
 from gateway.downstream.oauth.metadata import PKCE
-from gateway.downstream.oauth.token import Grant, Token
+from gateway.downstream.oauth.offer import Offer, Reach, Receive, Receiver, offer_of
+from gateway.downstream.oauth.shelf import Shelf
+from gateway.downstream.oauth.token import Grant
+from gateway.protocol.rawjson import Object
 from gateway.telemetry.logs import get_logger
 
 START_PATH: Final = "/oauth/start"
@@ -33,37 +33,10 @@ MAX_OFFERS: Final = 1024
 MAX_STATES: Final = 256
 MAX_PER_OFFER: Final = 4
 MAX_CODE: Final = 4096
-Receive: TypeAlias = Callable[[Token], str]
-"""Takes a token; returns what the person who consented has to confirm it with, "" for nothing."""
+OFFER_SECONDS: Final = 86400.0
+"""How long another replica knows of an offer; the one that made it knows it as long as it stands."""
 
 _log = get_logger("oauth")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Offer:
-    """What somebody may consent to. ``owner`` is the principal whose account it will be, "" for the gateway's.
-
-    ``receive`` takes the token and returns what the person has to confirm it with, "" for nothing.
-    """
-
-    server: str
-    owner: str
-    found: Discovered
-    client: Client
-    scopes: tuple[str, ...]
-    redirect_uri: str
-    fetcher: Fetcher = field(repr=False)
-    receive: Receive = field(repr=False)
-
-    def is_like(self, other: Offer) -> bool:
-        """Tell whether it is the same for the person who consents."""
-        return (self.owner, self.found, self.client, self.scopes, self.redirect_uri) == (
-            other.owner,
-            other.found,
-            other.client,
-            other.scopes,
-            other.redirect_uri,
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +65,8 @@ class _State:
     verifier: str = field(repr=False)
     cookie: str = field(repr=False)
     until: float = 0.0
+    is_shared: bool = True
+    """Whether another replica may have used it up."""
 
 
 _UNKNOWN: Final = Arrival(False, "This sign-in is unknown or too old. Start again from the link you were given.")
@@ -105,11 +80,15 @@ class Consents:
         self,
         told: Callable[[str, str, str], None] = lambda server, owner, result: None,
         clock: Callable[[], float] = time.monotonic,
+        shelf: Shelf | None = None,
     ) -> None:
         self._told = told
         self._clock = clock
+        self._shelf = shelf or Shelf.alone()
         self._offers: dict[str, Offer] = {}
         self._states: dict[str, _State] = {}
+        self.reach: Reach = _nobody
+        """How to redeem what somebody consented to at another replica; set by who knows the servers."""
 
     def offer(self, offer: Offer) -> str:
         """Make an offer, in place of an earlier one of the same server and owner; returns the ticket to it."""
@@ -123,6 +102,12 @@ class Consents:
         ticket = secrets.token_urlsafe(24)
         self._offers[ticket] = offer
         return ticket
+
+    async def share(self, ticket: str) -> None:
+        """Let other replicas know of an offer, so that its address can be opened at any of them."""
+        offer = self._offers.get(ticket)
+        if offer is not None:
+            await self._shelf.put("offer", ticket, offer.as_object(), OFFER_SECONDS)
 
     def withdraw(self, server: str, owner: str) -> None:
         """Take an offer back: it is no longer needed, or another one is."""
@@ -146,14 +131,17 @@ class Consents:
         offer = self._offers.get(ticket)
         return "" if offer is None else f"{_base(offer)}{START_PATH}?{urlencode({'ticket': ticket})}"
 
-    def begin(self, ticket: str) -> Departure | None:
+    async def begin(self, ticket: str) -> Departure | None:
         """Send somebody off to the authorization server; None for a ticket that leads nowhere."""
-        offer = self._offers.get(ticket)
+        offer = self._offers.get(ticket) or self._read(await self._shelf.get("offer", ticket))
         if offer is None:
             return None
-        self._make_room(ticket)
+        for gone in self._make_room(ticket):
+            await self._shelf.drop("state", gone)
         state, verifier, cookie = (secrets.token_urlsafe(32) for _ in range(3))
-        self._states[state] = _State(ticket, offer, verifier, cookie, self._clock() + LIFETIME)
+        kept: Object = {"ticket": ticket, "offer": offer.as_object(), "verifier": verifier, "cookie": cookie}
+        is_shared = await self._shelf.put("state", state, kept, LIFETIME)
+        self._states[state] = _State(ticket, offer, verifier, cookie, self._clock() + LIFETIME, is_shared)
         asked = {
             "response_type": "code",
             "client_id": offer.client.id,
@@ -169,18 +157,37 @@ class Consents:
         joint = "&" if urlsplit(endpoint).query else "?"
         return Departure(endpoint + joint + urlencode(asked), cookie, _base(offer).startswith("https:"))
 
-    def _make_room(self, ticket: str) -> None:
+    def _make_room(self, ticket: str) -> list[str]:
+        """Forget old states, and some of too many; returns those."""
         now = self._clock()
         self._states = {state: each for state, each in self._states.items() if each.until > now}
         own = [state for state, each in self._states.items() if each.ticket == ticket]
-        for state in own[: max(0, len(own) - MAX_PER_OFFER + 1)]:
+        gone = own[: max(0, len(own) - MAX_PER_OFFER + 1)]
+        others = [state for state in self._states if state not in gone]
+        gone += others[: max(0, len(others) - MAX_STATES + 1)]
+        for state in gone:
             del self._states[state]
-        while len(self._states) >= MAX_STATES:
-            del self._states[next(iter(self._states))]
+        return gone
+
+    def _read(self, kept: Object | None) -> Offer | None:
+        return offer_of(kept, self.reach) if kept is not None else None
+
+    async def _take(self, name: str) -> _State | None:
+        """Use up a state, wherever it was made."""
+        own, kept = self._states.pop(name, None), await self._shelf.take("state", name)
+        if own is not None and (kept is not None or not own.is_shared):
+            return own
+        if kept is None:
+            return None
+        body, ticket, verifier, cookie = (kept.get(word) for word in ("offer", "ticket", "verifier", "cookie"))
+        offer = self._read(body if isinstance(body, dict) else None)
+        if offer is None or not isinstance(ticket, str) or not isinstance(verifier, str) or not isinstance(cookie, str):
+            return None
+        return _State(ticket, offer, verifier, cookie, self._clock() + LIFETIME)
 
     async def complete(self, query: Mapping[str, str], cookies: tuple[str, ...]) -> Arrival:
         """Take what an authorization server sent a browser back with; whatever it is, the state is used up."""
-        state = self._states.pop(query.get("state", ""), None)
+        state = await self._take(query.get("state", ""))
         if state is None or state.until <= self._clock():
             return _UNKNOWN
         if not any(hmac.compare_digest(state.cookie.encode(), cookie.encode()) for cookie in cookies):
@@ -212,16 +219,29 @@ class Consents:
             _log.warning("consent_failed", server=offer.server, reason=error.message)
             text = "The authorization server gave no token for this consent. The gateway's log says why."
             return self._ended(state, "no_token", Arrival(False, text, offer.server))
-        confirmation = offer.receive(token)
-        if self.ticket(offer.server, offer.owner) == state.ticket:
-            self.withdraw(offer.server, offer.owner)
+        confirmation = await offer.receive(token)
+        await self._shelf.drop("offer", state.ticket)
+        self._satisfied(state)
         done = Arrival(True, "Access was granted.", offer.server, confirmation)
         return self._ended(state, "granted", done)
+
+    def _satisfied(self, state: _State) -> None:
+        """Take back an offer that is no longer needed: this one, or one of this replica's own that wants no more."""
+        ticket = self.ticket(state.offer.server, state.offer.owner)
+        own = self._offers.get(ticket)
+        wants_no_more = own is not None and own.found == state.offer.found and {*own.scopes} <= {*state.offer.scopes}
+        if ticket == state.ticket or wants_no_more:
+            self.withdraw(state.offer.server, state.offer.owner)
 
     def _ended(self, state: _State, result: str, arrival: Arrival) -> Arrival:
         _log.info("consent_ended", server=state.offer.server, result=result)
         self._told(state.offer.server, state.offer.owner, result)
         return arrival
+
+
+def _nobody(server: str, owner: str) -> Receiver | None:
+    """Know no servers."""
+    return None
 
 
 def _base(offer: Offer) -> str:

@@ -6,7 +6,7 @@ Made with the server's member and gone with it; what has to last is in the vault
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from gateway.config.server_auth import AuthorizationCode, ClientCredentials, TokenExchange
@@ -17,7 +17,9 @@ from gateway.downstream.oauth.bearer import Bearer, Terms
 from gateway.downstream.oauth.consents import CALLBACK_PATH, Consents
 from gateway.downstream.oauth.discovery import Discovery
 from gateway.downstream.oauth.fetch import Fetcher
+from gateway.downstream.oauth.offer import Receiver
 from gateway.downstream.oauth.registration import Registry
+from gateway.downstream.oauth.shelf import Shelf
 from gateway.downstream.oauth.sources import Consented, Exchange, OwnAccount, Source
 from gateway.downstream.oauth.vault import MemoryVault, Vault
 from gateway.downstream.rotation import Reread, RotatingHeaders, nothing_new
@@ -30,7 +32,7 @@ MAX_OWNERS: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class Desk:
-    """What all servers share: the vault, the consents, the origin at which browsers reach the gateway.
+    """What all servers share: the vault, the consents, the shelf, the origin at which browsers reach the gateway.
 
     ``reread`` gives a server as its files have it now.
     """
@@ -39,6 +41,7 @@ class Desk:
     consents: Consents = field(default_factory=Consents)
     origin: str = "http://127.0.0.1:8080"
     reread: Reread = nothing_new
+    shelf: Shelf = field(default_factory=Shelf.alone)
 
 
 class Credentials:
@@ -105,9 +108,11 @@ class Credentials:
         assert way is not None
         fetcher = Fetcher(self._name, self._server, lambda: self._meters.blocked(self._name))
         discovery = Discovery(self._name, self._server, fetcher)
-        bearer = Bearer(Terms(self._name, owner, tuple(way.scopes), discovery, self._desk.vault, self._tasks))
+        terms = Terms(self._name, owner, tuple(way.scopes), discovery, self._desk.vault, self._tasks)
+        bearer = Bearer(replace(terms, shelf=self._desk.shelf))
         if not owner:
             bearer.on_granted = lambda: self.on_granted()
+        bearer.on_found = lambda: self._desk.consents.withdraw(self._name, owner)
         bearer.source = self._source(way, owner, fetcher, bearer)
         return bearer
 
@@ -124,6 +129,23 @@ class Credentials:
                 redirect = way.redirect_uri or self._desk.origin + CALLBACK_PATH
                 registry = Registry(self._name, way, redirect, fetcher, self._desk.vault)
                 return Consented(self._name, way, registry, self._desk.consents, owner, bearer.receive)
+
+    async def reread(self, changed: Callable[[str], bool]) -> None:
+        """Take what other replicas have kept for this server; ``changed`` tells whether a document may be another."""
+        for owner, bearer in list(self._bearers.items()):
+            if changed(self._desk.vault.name(self._name, "token", owner)):
+                await bearer.reread()
+
+    def receiver(self, owner: str) -> Receiver | None:
+        """Return how to redeem a consent that was offered elsewhere; None where nobody signs in to this server."""
+        if self._server.auth.authorization_code is None or (owner and not self.is_per_principal):
+            return None
+        bearer = self._bearer(owner)
+        source = bearer.source
+        assert isinstance(source, Consented)
+        assert self._server.url is not None
+        redirect, fetcher = source.registry.redirect_uri, source.registry.fetcher
+        return Receiver(source.way, self._server.url.get_secret_value(), redirect, fetcher, bearer.receive)
 
     @property
     def consent_url(self) -> str:

@@ -19,11 +19,13 @@ from gateway.downstream.oauth.client import Client, Method, configured
 from gateway.downstream.oauth.errors import NoToken
 from gateway.downstream.oauth.fetch import Fetcher
 from gateway.downstream.oauth.metadata import AuthorizationServer
+from gateway.downstream.oauth.turn import turn
 from gateway.downstream.oauth.vault import Vault
 from gateway.protocol.rawjson import Object, Value
 
 CLIENT_NAME: Final = "MCP gateway"
 MAX_ID: Final = 2048
+_BOOK: Final = "registrations"
 MAX_ISSUERS: Final = 16
 """Registrations kept for one server; the oldest goes first."""
 _PREFERRED: Final[tuple[Method, ...]] = ("client_secret_basic", "client_secret_post", "none")
@@ -53,7 +55,11 @@ class Registry:
         if self.way.client_metadata_url and server.takes_metadata_documents:
             return Client(self.way.client_metadata_url)
         kept = await self._kept(server)
-        return kept if kept is not None else await self._register(server, scopes)
+        if kept is not None:
+            return kept
+        # Replicas that registered at once would each refresh with another client than the one that got the token.
+        async with turn(self.vault, self.name, _BOOK):
+            return await self._kept(server) or await self._register(server, scopes)
 
     async def _bind(self, server: AuthorizationServer, client: Client) -> None:
         """Hold a pre-registered client to the first authorization server it was used with, or the configured one."""
@@ -133,10 +139,10 @@ class Registry:
         await self._store(book | {"registered": entries})
 
     async def _load(self) -> Object:
-        return await asyncio.to_thread(self.vault.load, self.name, "registrations")
+        return await asyncio.to_thread(self.vault.load, self.name, _BOOK)
 
     async def _store(self, book: Object) -> None:
-        await asyncio.to_thread(self.vault.store, book, self.name, "registrations")
+        await asyncio.to_thread(self.vault.store, book, self.name, _BOOK)
 
 
 def _entries(book: Object) -> Object:

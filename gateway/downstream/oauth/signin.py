@@ -38,7 +38,7 @@ async def call(credentials: Credentials, asked: Call, send: Send) -> Outcome:
     if not credentials.asks_principals:
         return await send(asked)
     if (asked.request_state or "").startswith(_PREFIX):
-        stopped = _answered(credentials.bearer(asked.principal), asked)
+        stopped = await _answered(credentials.bearer(asked.principal), asked)
         if stopped is not None:
             return stopped
         asked = replace(asked, input_responses=None, request_state=None)
@@ -51,7 +51,7 @@ async def call(credentials: Credentials, asked: Call, send: Send) -> Outcome:
         return _page(asked, credentials.url_of(needed.ticket))
 
 
-def _answered(bearer: Bearer, asked: Call) -> Outcome | None:
+async def _answered(bearer: Bearer, asked: Call) -> Outcome | None:
     """Judge what came back; None where the principal is signed in."""
     answers = asked.input_responses or {}
     if asked.request_state == _ASKED_PAGE:
@@ -63,9 +63,9 @@ def _answered(bearer: Bearer, asked: Call) -> Outcome | None:
         return _not_signed_in(asked, "the code that the page shows was not given")
     content = given.get("content") if isinstance(given, dict) else None
     code = content.get(CODE) if isinstance(content, dict) else None
-    if bearer.confirm(code if isinstance(code, str) else ""):
+    if await bearer.confirm(code if isinstance(code, str) else ""):
         return None
-    if bearer.is_waiting:
+    if await bearer.is_waiting():
         return _code(asked, "That is not the code that the page shows. Enter it again.")
     return _not_signed_in(asked, "no sign-in waits for that code")
 

@@ -12,10 +12,11 @@ from typing import Final, Protocol
 from gateway.config.server_auth import AuthorizationCode, ClientCredentials, KeyedClient, TokenExchange
 from gateway.downstream.oauth import scopes, token
 from gateway.downstream.oauth.client import configured
-from gateway.downstream.oauth.consents import Consents, Offer
+from gateway.downstream.oauth.consents import Consents
 from gateway.downstream.oauth.discovery import Discovered
 from gateway.downstream.oauth.errors import ConsentNeeded, NoToken
 from gateway.downstream.oauth.fetch import Fetcher
+from gateway.downstream.oauth.offer import Offer, Receive
 from gateway.downstream.oauth.registration import Registry
 from gateway.downstream.oauth.token import Grant, Token
 from gateway.telemetry.logs import get_logger
@@ -120,7 +121,7 @@ class Consented:
     registry: Registry
     consents: Consents
     owner: str
-    receive: Callable[[Token], str] = field(repr=False)
+    receive: Receive = field(repr=False)
     is_kept: bool = True
 
     async def token(self, wish: Wish) -> Token:
@@ -162,6 +163,7 @@ class Consented:
                 self.receive,
             )
         )
+        await self.consents.share(ticket)
         if not self.owner:
             # For operators, who may not look at the status first; a principal is asked in its own client.
             _log.warning("consent_needed", server=self.name, url=self.consents.url(ticket))

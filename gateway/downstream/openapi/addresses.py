@@ -43,8 +43,20 @@ class Terms:
 
     @property
     def fixed(self) -> frozenset[str]:
-        """The names of query parameters that no argument may set."""
-        return frozenset(name for name, _ in parse_qsl(self.query, keep_blank_values=True))
+        """The names, as they compare, of query parameters that no argument may set."""
+        return frozenset(query_name(name) for name, _ in parse_qsl(self.query, keep_blank_values=True))
+
+
+def query_name(name: str) -> str:
+    """Return the name of a query parameter or a form's field as the most lenient frameworks read it.
+
+    They do not tell ``key`` from ``KEY``, ``key[]``, ``key[0]`` and `` key``, nor ``a_b`` from ``a.b``, ``a b`` and
+    ``a[b``.
+    """
+    text = name.partition("\0")[0].strip().casefold()
+    if "]" in text:
+        text = text.partition("[")[0]
+    return re.sub(r"[ .\[]", "_", text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,13 @@ _TEXT: Final = re.compile(
     r"|x-www-form-urlencoded)"
 )
 _CHARSET: Final = re.compile(r";\s*charset=\"?([A-Za-z0-9_.:-]{1,40})", re.IGNORECASE)
+_CODECS: Final[Mapping[str, str]] = (
+    {name: name for name in ("utf-8", "utf-16", "utf-16-le", "utf-16-be", "iso-8859-1", "iso-8859-15", "cp1252")}
+    | {name: name for name in ("ascii", "shift-jis", "euc-jp", "gb18030", "gbk", "big5", "euc-kr")}
+    | {"utf8": "utf-8", "utf-16le": "utf-16-le", "utf-16be": "utf-16-be", "us-ascii": "ascii"}
+    | {"latin-1": "iso-8859-1", "latin1": "iso-8859-1", "windows-1252": "cp1252"}
+)
+"""What answers are read by. Python knows more, of which some are slow, raise, or are no charset of texts at all."""
 _COMPLETE: Final = rawjson.raw(results.COMPLETE)
 
 
@@ -99,11 +106,9 @@ def _is_text(body: bytes) -> bool:
 
 
 def _decoded(answered: Answered) -> str:
-    charset = _CHARSET.search(answered.kind)
-    try:
-        return answered.body.decode(charset[1] if charset else "utf-8", "replace")
-    except LookupError:
-        return answered.body.decode("utf-8", "replace")
+    named = _CHARSET.search(answered.kind)
+    charset = named[1].lower().replace("_", "-") if named else ""
+    return answered.body.decode(_CODECS.get(charset, "utf-8"), "replace")
 
 
 def _status(status: int) -> str:

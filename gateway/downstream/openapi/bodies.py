@@ -7,7 +7,7 @@ other body is one argument.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Final, Literal, TypeAlias
@@ -25,6 +25,7 @@ _TEXT: Final = re.compile(r"text/.*|application/(xml|yaml|x-ndjson|graphql|sql|[
 _DEEPEST: Final = 3
 _MOST: Final = 16
 """Schemas at once that are looked into, each in so many levels."""
+_SEVERAL: Final = ("allOf", "anyOf", "oneOf")
 _MAX_MEDIA: Final = 100
 _MAX_NAME: Final = 128
 _WHOLE: Final = ("body", "request_body", "request_body_2")
@@ -63,7 +64,8 @@ class Field:
 class Body:
     """A request body. ``argument`` is what holds all of it, "" where ``fields`` are the arguments.
 
-    With both, the argument is an object whose members are written as the fields say.
+    With both, the argument is an object whose members are written as the fields say. ``declared`` are the members of
+    such an argument that the document names, whether they are fields or not.
     """
 
     form: Form
@@ -73,6 +75,7 @@ class Body:
     schema: Value = field(default_factory=dict)
     description: str = ""
     fields: tuple[Field, ...] = ()
+    declared: frozenset[str] = frozenset()
 
     @property
     def plan(self) -> list[Value]:
@@ -113,7 +116,11 @@ def body_of(document: Document, found: Found, parameters: Iterable[Parameter]) -
     if form == "multipart" and not fields and document.resolved(schema).get("type", "object") != "object":
         raise DocumentError("has a multipart body whose parts have no names")
     inside = () if form == "json" else fields
-    return replace(body, argument=next(name for name in _WHOLE if name not in taken), fields=inside)
+    declared = (
+        frozenset(islice(_declared(document, schema), MAX_FIELDS)) if form in ("form", "multipart") else frozenset()
+    )
+    argument = next(name for name in _WHOLE if name not in taken)
+    return replace(body, argument=argument, fields=inside, declared=declared)
 
 
 def _chosen(content: Object) -> tuple[Form, str, Value]:
@@ -183,6 +190,17 @@ def _merged(document: Document, schema: Value, depth: int = _DEEPEST) -> tuple[O
         found |= inner[0]
         needed |= inner[1]
     return found, needed
+
+
+def _declared(document: Document, schema: Value, depth: int = 1) -> Iterator[str]:
+    """Yield the names that a schema, or one of several in it, gives to members, whatever else may be there."""
+    node = document.resolved(schema)
+    properties = node.get("properties")
+    yield from properties if isinstance(properties, dict) else ()
+    for key in _SEVERAL if depth else ():
+        parts = node.get(key)
+        for part in parts[:_MOST] if isinstance(parts, list) else ():
+            yield from _declared(document, part, depth - 1)
 
 
 def _read_only(document: Document, schema: Value) -> bool:

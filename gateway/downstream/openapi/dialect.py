@@ -5,6 +5,7 @@ An API knows no sessions and asks nothing, so towards the rest of the gateway it
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
@@ -38,6 +39,8 @@ _NO_METHOD: Final = ErrorObject(codes.METHOD_NOT_FOUND, "Method not found")
 _TRACE: Final = ("traceparent", "tracestate")
 _CHANGED: Final = "has just changed what this tool does; its tools are being read again"
 _RETRY_MS: Final = 1000
+_LONG: Final = 64 * 1024
+"""Bytes of an answer that takes long enough to read for others to notice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +124,11 @@ class OpenApi:
 
         async def send(request: Request) -> Reply:
             answered = await self._asked(operation, replace(outgoing, fields=_traced(outgoing, request)), flight)
-            return Reply(result_of(operation, answered), None, answered.status)
+            if len(answered.body) < _LONG:
+                result = result_of(operation, answered)
+            else:
+                result = await asyncio.to_thread(result_of, operation, answered)
+            return Reply(result, None, answered.status)
 
         # A request of the protocol is what the spans of all servers are made of; this one never travels as such.
         request = Request(call.method, {"name": call.target.name, "_meta": dict(call.trace)})
@@ -137,7 +144,7 @@ class OpenApi:
         """
         terms, arguments = self._channel.terms, call.arguments
         place = target(operation.template, operation.parameters, arguments, terms.query, terms.fixed)
-        payload = payload_of(operation.body, arguments) if operation.body is not None else None
+        payload = payload_of(operation.body, arguments, terms.fixed) if operation.body is not None else None
         fields = header_fields(operation.parameters, arguments) | {"Accept": operation.accept}
         if payload is None:
             return Outgoing(place, fields)
@@ -208,4 +215,5 @@ def _traced(outgoing: Outgoing, request: Request) -> Mapping[str, str]:
     params = request.params if isinstance(request.params, dict) else {}
     context = params.get("_meta")
     known = context if isinstance(context, dict) else {}
-    return {**outgoing.fields, **{name: str(known[name]) for name in _TRACE if name in known}}
+    trace = {name: str(known[name]) for name in _TRACE if name in known}
+    return {name: value for name, value in outgoing.fields.items() if name.lower() not in trace} | trace

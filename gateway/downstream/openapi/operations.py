@@ -25,7 +25,7 @@ from gateway.protocol import meta, rawjson
 from gateway.protocol.rawjson import JsonError, Object, Raw, Value
 
 OPERATION: Final = meta.OWN_PREFIX + "operation"
-"""In a definition's ``_meta``: method, path, and the digest of the rest of what is sent."""
+"""In a definition's ``_meta``: method, path, and the digest of the rest of what is sent, and of where to."""
 MAX_NAME: Final = 128
 MAX_DEFINITION: Final = 256 * 1024
 """Bytes of one tool; no longer ones are listed of any server."""
@@ -91,6 +91,9 @@ def operation_of(document: Document, found: Found, name: str, terms: Terms) -> O
     accept = _accept(document, found.node.get("responses"))
     output = output_of(document, found.node.get("responses"))
     plan: list[Value] = [[each.plan for each in parameters], body.plan if body is not None else None, accept]
+    if not terms.url and not terms.document_url:
+        # Nobody but the document says where that is. Clients need not know it, so it is in the digest alone.
+        plan.append(own.origin)
     about: Object = {
         "method": found.method,
         "path": template,

@@ -17,6 +17,7 @@ from typing import Final
 from gateway.downstream.openapi.document import Document, DocumentError
 from gateway.downstream.openapi.schemas import Conversion, promised
 from gateway.policy import schemas
+from gateway.policy.schema_cost import size_of
 from gateway.policy.schemas import Schema, Unusable
 from gateway.protocol import rawjson
 from gateway.protocol.rawjson import Object, Value
@@ -44,23 +45,37 @@ class Output:
     def fitted(self, value: Value) -> Object:
         """Return an answer as structured content that fits the schema."""
         content: Object = {WRAPPED: value} if self.wraps or not isinstance(value, dict) else value
-        if _fits(self.schema, content):
+        sizes = _sizes(content)
+        if sizes is None:
+            return {}
+        if _fits(self.schema, content, sum(sizes.values())):
             return content
-        fitting = {key: item for key, item in content.items() if self._member_fits(key, item)}
-        return fitting if _fits(self.schema, fitting) else {}
+        fitting = {key: item for key, item in content.items() if self._member_fits(key, item, sizes[key])}
+        return fitting if _fits(self.schema, fitting, sum(sizes[key] for key in fitting)) else {}
 
-    def _member_fits(self, key: str, item: Value) -> bool:
+    def _member_fits(self, key: str, item: Value, size: int) -> bool:
         """Tell whether a member is of the type that its own schema says."""
         properties = self.schema.get("properties")
         if not isinstance(properties, dict) or key not in properties:
             return True
-        return _fits({"type": "object", "properties": {key: properties[key]}}, {key: item})
+        return _fits({"type": "object", "properties": {key: properties[key]}}, {key: item}, size)
 
 
-def _fits(schema: Object, content: Object) -> bool:
-    """Tell whether content fits; it does not fit what nobody can check it against in bounded time."""
+def _sizes(content: Object) -> dict[str, int] | None:
+    """Return how much there is to check of every member; None where that is too much even to be counted."""
+    sizes: dict[str, int] = {}
+    left = 2 * schemas.MAX_VALUES
+    for key, item in content.items():
+        sizes[key] = size_of(item, min(schemas.MAX_VALUES, left))
+        left -= sizes[key]
+        if left <= 0:
+            return None
+    return sizes
+
+
+def _fits(schema: Object, content: Object, size: int) -> bool:
     compiled = _compiled(rawjson.encode(schema))
-    return isinstance(compiled, Schema) and not compiled.faults(content)
+    return isinstance(compiled, Schema) and compiled.fits(content, size)
 
 
 @lru_cache(maxsize=512)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from gateway.downstream.openapi.addresses import Terms
+from gateway.downstream.openapi.addresses import Terms, query_name
 from gateway.downstream.openapi.document import Document, DocumentError, Found
 from gateway.downstream.openapi.output import is_json, media_of
 from gateway.protocol.rawjson import Object, Value
@@ -31,17 +31,30 @@ _STYLES: Final[Mapping[str, tuple[str, ...]]] = {
 
 _OURS: Final = frozenset(
     {"accept", "accept-encoding", "authorization", "connection", "content-encoding", "content-length", "content-type"}
-    | {"cookie", "expect", "host", "keep-alive", "proxy-authorization", "proxy-connection", "te", "trailer"}
-    | {"transfer-encoding", "upgrade", "user-agent", "forwarded", "x-forwarded-for", "x-forwarded-host"}
-    | {"x-forwarded-port", "x-forwarded-prefix", "x-forwarded-proto", "x-forwarded-server", "x-host", "x-real-ip"}
-    | {"x-http-method", "x-http-method-override", "x-method-override", "x-original-host", "x-original-url"}
-    | {"x-rewrite-url"}
+    | {"cookie", "expect", "host", "keep-alive", "proxy", "proxy-authorization", "proxy-connection", "te", "trailer"}
+    | {"transfer-encoding", "upgrade", "user-agent", "via", "traceparent", "tracestate", "baggage"}
+    | {"forwarded", "forwarded-for", "x-forwarded", "x-host", "x-original-host", "x-original-url", "x-rewrite-url"}
+    | {"cf-connecting-ip", "client-ip", "fastly-client-ip", "true-client-ip", "x-client-ip", "x-cluster-client-ip"}
+    | {"x-original-forwarded-for", "x-real-ip", "x-remote-user", "remote-user"}
+    | {"x-http-method", "x-http-method-override", "x-method-override"}
 )
-"""Header fields that no argument may set. OpenAPI itself ignores Accept, Content-Type and Authorization."""
+"""Header fields that no argument may set: what a request is, and what proxies say about who sent it.
+
+OpenAPI itself ignores Accept, Content-Type and Authorization.
+"""
+_OUR_PREFIX: Final = "x-forwarded-"
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}")
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _NAMES_IN_PATH: Final = re.compile(r"\{([^{}/]{1,128})\}")
 _ORDER: Final = ("path", "query", "header", "cookie")
+
+
+@dataclass(frozen=True, slots=True)
+class _Ours:
+    """What the config sends with every request: names of header fields and of query parameters, as they compare."""
+
+    fields: frozenset[str]
+    query: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +79,11 @@ class Parameter:
         return [self.argument, self.name, self.place, self.style, self.explode, self.reserved, self.media]
 
 
+def field_name(name: str) -> str:
+    """Return the name of a header field as servers compare it: many (WSGI, CGI) do not tell ``_`` from ``-``."""
+    return name.lower().replace("_", "-")
+
+
 def is_argument(name: str) -> bool:
     """Tell whether every model API takes a name for a tool's argument."""
     return _NAME.fullmatch(name) is not None
@@ -87,27 +105,30 @@ def parameters_of(document: Document, found: Found, terms: Terms) -> tuple[Param
                 nodes[place, name.lower() if place == "header" else name] = node
     if len(nodes) > MAX_PARAMETERS:
         raise DocumentError(f"has more than {MAX_PARAMETERS} parameters")
+    ours = _Ours(frozenset(field_name(name) for name in terms.headers), terms.fixed)
     in_path = dict.fromkeys(_NAMES_IN_PATH.findall(found.path))
     for name in in_path:
         nodes.setdefault(("path", name), {"name": name, "in": "path", "required": True, "schema": {"type": "string"}})
     taken: dict[str, str] = {}
-    chosen = [(place, node) for (place, _), node in nodes.items() if _counts(place, node, in_path, terms)]
+    chosen = [(place, node) for (place, _), node in nodes.items() if _counts(place, node, in_path, ours)]
     ordered = sorted(chosen, key=lambda each: _ORDER.index(each[0]))
     return tuple(_read(document, place, node, taken) for place, node in ordered)
 
 
-def _counts(place: str, node: Object, in_path: Mapping[str, object], terms: Terms) -> bool:
+def _counts(place: str, node: Object, in_path: Mapping[str, object], ours: _Ours) -> bool:
     """Tell whether a parameter is an argument of the tool."""
     name = str(node["name"])
     match place:
         case "path":
             return name in in_path
         case "query":
-            return name not in terms.fixed
+            return query_name(name) not in ours.query
         case "header":
-            return name.lower() not in _OURS | terms.headers and _TOKEN.fullmatch(name) is not None
+            field = field_name(name)
+            may = field not in _OURS | ours.fields and not field.startswith(_OUR_PREFIX)
+            return may and _TOKEN.fullmatch(name) is not None
         case "cookie":
-            return "cookie" not in terms.headers and _TOKEN.fullmatch(name) is not None
+            return "cookie" not in ours.fields and _TOKEN.fullmatch(name) is not None
         case _:
             shown = printable(place, 32)
             raise DocumentError(f"has a parameter in {shown}, which is not supported")

@@ -12,7 +12,7 @@ from typing import Final
 
 from gateway.downstream.openapi.bodies import FORM, Body, Field
 from gateway.downstream.openapi.output import is_json
-from gateway.downstream.openapi.serialise import BadArgument, pairs_of, text_of
+from gateway.downstream.openapi.serialise import BadArgument, fair_pairs_of, may_choose, text_of
 from gateway.protocol import rawjson
 from gateway.protocol.rawjson import Object, Value
 
@@ -27,8 +27,10 @@ class Payload:
     data: bytes
 
 
-def payload_of(body: Body, arguments: Object) -> Payload | None:
+def payload_of(body: Body, arguments: Object, fixed: frozenset[str] = frozenset()) -> Payload | None:
     """Write a body; None where there is nothing to send.
+
+    ``fixed`` are names that the config sends in the query: frameworks often read both as one.
 
     Raises:
         BadArgument: an argument cannot be sent.
@@ -37,28 +39,31 @@ def payload_of(body: Body, arguments: Object) -> Payload | None:
         value = arguments.get(body.argument)
         if body.argument not in arguments or (value is None and body.form != "json"):
             return Payload(body.media, b"") if body.required and body.form in ("text", "binary") else None
-        return _whole(body, value)
+        return _whole(body, value, fixed)
     given = [each for each in body.fields if each.argument in arguments]
     if not given and not body.required:
         return None
     match body.form:
         case "form":
-            return Payload(FORM, _form(given, arguments))
+            return Payload(FORM, _form(given, arguments, fixed))
         case "multipart":
             return _parted(body, given, arguments)
         case _:
             return Payload(body.media, rawjson.encode({each.name: arguments[each.argument] for each in given}))
 
 
-def _whole(body: Body, value: Value) -> Payload:
+def _whole(body: Body, value: Value, fixed: frozenset[str]) -> Payload:
     members = value if isinstance(value, dict) else {}
     known = {each.name: each for each in body.fields}
     fields = [known.get(name) or Field(name, name, {}) for name in members]
+    for name in members if body.form in ("form", "multipart") else ():
+        if name not in body.declared:
+            may_choose(body.argument, name, fixed)
     match body.form:
         case "json":
             return Payload(body.media, rawjson.encode(value))
         case "form":
-            return Payload(FORM, _form(fields, members))
+            return Payload(FORM, _form(fields, members, fixed))
         case "multipart":
             return _parted(body, fields, members)
         case "text":
@@ -67,12 +72,12 @@ def _whole(body: Body, value: Value) -> Payload:
             return Payload(body.media, _bytes(body.argument, value))
 
 
-def _form(fields: list[Field], arguments: Object) -> bytes:
+def _form(fields: list[Field], arguments: Object, fixed: frozenset[str]) -> bytes:
     pairs = [
         pair
         for each in fields
         if arguments[each.argument] is not None
-        for pair in pairs_of(each.parameter, arguments[each.argument])
+        for pair in fair_pairs_of(each.parameter, arguments[each.argument], fixed)
     ]
     return "&".join(pairs).encode()
 

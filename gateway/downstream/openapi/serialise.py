@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 from urllib.parse import quote, unquote
 
-from gateway.downstream.openapi.addresses import is_dots
+from gateway.downstream.openapi.addresses import is_dots, query_name
 from gateway.downstream.openapi.output import is_json
 from gateway.downstream.openapi.parameters import Parameter
 from gateway.protocol import rawjson
@@ -20,8 +20,11 @@ from gateway.protocol.rawjson import Object, Value
 MAX_TARGET: Final = 64 * 1024
 """Bytes of path and query together."""
 
-_RESERVED: Final = ":/?@!$'()*,;="
-"""What ``allowReserved`` leaves as it is: not what ends a value or the query, nor the plus that stands for a space."""
+_RESERVED: Final = ":/?@!$'()*,="
+"""What ``allowReserved`` leaves as it is: not what ends a value or the query, nor the plus that stands for a space.
+
+Nor the semicolon, which some servers take for the end of a value.
+"""
 _COOKIE: Final = "!#$&'()*+./:<=>?@[]^`{|}"
 _CONTROLS: Final = re.compile(r"[\x00-\x1f\x7f]")
 _BETWEEN: Final[Mapping[str, str]] = {"form": ",", "spaceDelimited": "%20", "pipeDelimited": "%7C"}
@@ -48,7 +51,9 @@ def text_of(value: Value) -> str:
 
 
 def target(template: str, parameters: Sequence[Parameter], arguments: Object, own: str, fixed: frozenset[str]) -> str:
-    """Return path and query of a request. ``own`` is a query that is always sent, ``fixed`` are the names in it.
+    """Return path and query of a request.
+
+    ``own`` is a query that is always sent, ``fixed`` are the names in it as ``query_name`` gives them.
 
     Raises:
         BadArgument: an argument cannot be sent.
@@ -57,10 +62,7 @@ def target(template: str, parameters: Sequence[Parameter], arguments: Object, ow
     pairs = [own] if own else []
     for parameter in parameters:
         if parameter.place == "query" and arguments.get(parameter.argument) is not None:
-            for pair in pairs_of(parameter, arguments[parameter.argument]):
-                if unquote(pair.partition("=")[0]) in fixed:
-                    raise BadArgument(parameter.argument, "it would set what the gateway's own configuration sets")
-                pairs.append(pair)
+            pairs += fair_pairs_of(parameter, arguments[parameter.argument], fixed)
     whole = f"{path}?{'&'.join(pairs)}" if pairs else path
     if len(whole) > MAX_TARGET:
         raise BadArgument("arguments", f"together they make an address of more than {MAX_TARGET} bytes")
@@ -166,6 +168,33 @@ def pairs_of(parameter: Parameter, value: Value) -> list[str]:
             return [f"{name}={between.join(_parts(value, False, safe))}"] if value else []
         case _:
             return [f"{name}={_quoted(text_of(value), safe)}"]
+
+
+def fair_pairs_of(parameter: Parameter, value: Value, fixed: frozenset[str]) -> list[str]:
+    """Write ``name=value`` pairs whose names the argument may choose, where they are not the parameter's own.
+
+    Raises:
+        BadArgument: a name is not to be chosen.
+    """
+    pairs, own = pairs_of(parameter, value), query_name(parameter.name)
+    for pair in pairs:
+        name = unquote(pair.partition("=")[0])
+        if query_name(name) != own:
+            may_choose(parameter.argument, name, fixed)
+    return pairs
+
+
+def may_choose(argument: str, name: str, fixed: frozenset[str]) -> None:
+    """Refuse a name of a query parameter, or of a form's field, that the document does not give.
+
+    Raises:
+        BadArgument: the name is one that the config sends, or would change the method.
+    """
+    match query_name(name):
+        case plain if plain in fixed:
+            raise BadArgument(argument, "it would set what the gateway's own configuration sets")
+        case "_method":
+            raise BadArgument(argument, "it would make the request one of another method")
 
 
 def _deep(name: str, value: Value) -> Iterator[tuple[str, str]]:

@@ -17,6 +17,7 @@ from gateway.model.exchange import Ask, Exchange
 from gateway.protocol import jsonrpc, methods, rawjson
 from gateway.protocol.jsonrpc import ErrorObject, Id, Response
 from gateway.protocol.rawjson import Members, Object, Raw, Value
+from gateway.replicas.identity import is_replica_id
 
 MAX_OPEN: Final = 256
 """Questions of one session that may wait for answers at once; one more is refused in the client's place."""
@@ -28,10 +29,14 @@ Send: TypeAlias = Callable[[bytes], None]
 """Sends one message on a call's stream; never blocks."""
 
 
-class Asks:
-    """The questions of one session that wait for answers."""
+_MARK: Final = "ask-"
 
-    def __init__(self) -> None:
+
+class Asks:
+    """The questions of one session that wait for answers; each names the ``replica`` that asks, where it has a name."""
+
+    def __init__(self, replica: str = "") -> None:
+        self._mark = f"{_MARK}{replica}-" if replica else _MARK
         self._open: dict[Id, asyncio.Future[Response | None]] = {}
         self._numbers = itertools.count(1)
 
@@ -55,7 +60,7 @@ class Asks:
 
         Cancelled, it tells the client that no answer is wanted any more (basic/utilities/cancellation).
         """
-        identifier = f"ask-{next(self._numbers)}"
+        identifier = f"{self._mark}{next(self._numbers)}"
         message = jsonrpc.encode_request(identifier, method, params)
         if len(self._open) >= MAX_OPEN or len(message) > LONGEST:
             return None
@@ -77,6 +82,14 @@ class Asks:
         if waiting is not None and not waiting.done():
             send(_not_wanted(identifier))
             waiting.set_result(None)
+
+
+def replica_of(identifier: Id) -> str:
+    """Return the replica that asked a question of this id; "" where it names none."""
+    if not isinstance(identifier, str) or not identifier.startswith(_MARK):
+        return ""
+    name, dash, _ = identifier.removeprefix(_MARK).partition("-")
+    return name if dash and is_replica_id(name) else ""
 
 
 def _not_wanted(identifier: Id) -> bytes:

@@ -17,8 +17,9 @@ from gateway.endpoint import classify, listing, reply, searching
 from gateway.endpoint import tasks as endpoint_tasks
 from gateway.endpoint.build import Asked, UnknownTarget, build, draft_of, invalid, known, resolve
 from gateway.endpoint.inbound import Equipment, Inbound, deliver, exchange_for, patience
-from gateway.endpoint.legacy import batch, streams, tasks
+from gateway.endpoint.legacy import batch, local, streams, tasks
 from gateway.endpoint.legacy.asks import asker
+from gateway.endpoint.legacy.far import Far
 from gateway.endpoint.legacy.handshake import Handshake
 from gateway.endpoint.legacy.pages import Pages
 from gateway.endpoint.legacy.session import MAX_URIS, Session, key_of
@@ -76,6 +77,7 @@ class LegacyHandler:
         self.handshake = Handshake(equipment, session_limit)
         self._book = tasks.Book(equipment.services, self._tell)
         self._pages = Pages(equipment.services)
+        self._far = Far(equipment.services.post, self.handshake.sessions.known, equipment.tasks)
 
     def _tell(self, session: str, message: bytes) -> None:
         """Send a message that belongs to no request to a session, if it is there."""
@@ -104,24 +106,24 @@ class LegacyHandler:
             Rejected: a check failed.
         """
         if isinstance(message, Request) and message.method == methods.INITIALIZE:
-            return self._open(inbound, message)
+            return await self._open(inbound, message)
         session = await self._session(inbound, message.id if isinstance(message, Request) else None)
         if not isinstance(message, Request):
-            self._notification(session, message)
+            await self._notification(session, message)
             return reply.accepted(inbound.extra)
         if key_of(message.id) in session.calls:
             raise Rejected(_duplicate(message))
         track = session.tracks.begin(Sort.CALL, self._equipment.stream(inbound, "call"))
         return await self._deliver(inbound, track, self._respond(_Visit(inbound, session, track), message, track))
 
-    def _open(self, inbound: Inbound, request: Request) -> web.StreamResponse:
+    async def _open(self, inbound: Inbound, request: Request) -> web.StreamResponse:
         """Open a session. Of ``_meta`` nothing but trace context counts yet."""
         with request_span(self._services.tracer, inbound, request) as span:
             own = request.params.get("_meta")
             told = RequestMeta(trace=meta.trace_context(own if isinstance(own, dict) else {}))
             span.begin(told, Caller(Era.LEGACY, "", inbound.source, view=inbound.view))
             try:
-                return reply.respond(self.handshake.open(inbound, request), inbound.extra)
+                return reply.respond(await self.handshake.open(inbound, request), inbound.extra)
             except RequestError as error:
                 raise classify.fault(Era.LEGACY, error, request.id, "handshake") from None
 
@@ -131,9 +133,10 @@ class LegacyHandler:
         Raises:
             Rejected: a check failed.
         """
-        session = self._peek(inbound)
+        session = await self._find(inbound, None)
         read = batch.elements(value, session.version if session is not None else None)
-        session = await self._session(inbound, None)
+        if session is None:
+            raise await self._unknown(inbound, None)
         visit = _Visit(inbound, session, self._equipment.stream(inbound, "call"))
         without = classify.without_id().rejection.body()
         return await self._deliver(inbound, visit.stream, self._respond_all(visit, read, without))
@@ -153,37 +156,46 @@ class LegacyHandler:
         Raises:
             Rejected: no such session.
         """
-        self.handshake.close(await self._session(inbound, None))
+        await self.handshake.end(await self._session(inbound, None))
         return reply.accepted(inbound.extra, 204)
 
-    def _peek(self, inbound: Inbound) -> Session | None:
+    async def _find(self, inbound: Inbound, request_id: jsonrpc.Id | None) -> Session | None:
+        """Return the session a request names, as it is now at any replica."""
         identifier = inbound.head.headers.get(headers.SESSION_ID.lower(), "")
-        return self.handshake.sessions.find(identifier, inbound.principal, inbound.view)
+        session = self.handshake.sessions.find(identifier, inbound.principal, inbound.view)
+        if session is None:
+            return await self.handshake.adopt(inbound, identifier, request_id)
+        if session.rereading is not None:
+            await asyncio.wait([session.rereading])
+        self.handshake.used(session)
+        return None if session.ended else session
 
     async def _session(self, inbound: Inbound, request_id: jsonrpc.Id | None) -> Session:
         """Find the session a request names (row 12); unknown, ended and foreign ones get the same answer (S88)."""
+        session = await self._find(inbound, request_id)
+        if session is None:
+            raise await self._unknown(inbound, request_id)
+        return session
+
+    async def _unknown(self, inbound: Inbound, request_id: jsonrpc.Id | None) -> Rejected:
         identifier = inbound.head.headers.get(headers.SESSION_ID.lower())
         if identifier is None:
             text = f"Bad request: {headers.SESSION_ID} is missing"
-            raise Rejected(Rejection(400, codes.INVALID_REQUEST, text, "session_missing", request_id))
-        session = self._peek(inbound)
-        if session is None:
-            if self.handshake.sessions.is_foreign(identifier, inbound.principal):
-                fields: dict[str, object] = {"principal": inbound.principal.label, "source": inbound.source}
-                await self._services.security_event("security.session_mismatch", fields)
-            raise Rejected(Rejection(404, codes.LEGACY_SESSION, "Session not found", "session_unknown", request_id))
-        return session
+            return Rejected(Rejection(400, codes.INVALID_REQUEST, text, "session_missing", request_id))
+        if self.handshake.sessions.is_foreign(identifier, inbound.principal):
+            await self.handshake.mismatch(inbound)
+        return Rejected(Rejection(404, codes.LEGACY_SESSION, "Session not found", "session_unknown", request_id))
 
-    def _notification(self, session: Session, message: Message) -> None:
+    async def _notification(self, session: Session, message: Message) -> None:
         """Take a notification or a response; a request method without id is refused (S30)."""
-        if isinstance(message, Response):
-            session.asks.answer(message)
+        if isinstance(message, Response) and not session.asks.answer(message):
+            await self._far.answer(session, message)
         if not isinstance(message, Notification):
             return
         if message.method in methods.METHODS:
             raise classify.without_id()
-        if message.method == methods.CANCELLED:
-            session.cancel(message.params.get("requestId"))
+        if message.method == methods.CANCELLED and not session.cancel(message.params.get("requestId")):
+            await self._far.cancel(session, message.params.get("requestId"))
 
     async def _deliver(self, inbound: Inbound, stream: CallStream, work: Coroutine[object, object, _Done]) -> _Sent:
         """Wait for an answer and send it the way the response has begun."""
@@ -213,7 +225,7 @@ class LegacyHandler:
                 case Notification(method) if method in methods.METHODS:
                     slot.answer = Answer(without)
                 case _:
-                    self._notification(visit.session, item)
+                    await self._notification(visit.session, item)
         if any(isinstance(item, Notification) and item.method in methods.METHODS for item in read):
             fields: dict[str, object] = {"source": visit.inbound.source, "reason": "request_without_id"}
             await self._services.security_event("security.bad_json", fields)
@@ -285,28 +297,16 @@ class LegacyHandler:
         if row.role is Role.TASK:
             return await self._task(visit, draft_of(request, asked), params, ride)
         if row.name == methods.RESOURCES_SUBSCRIBE:
-            return await self._subscribe(visit, draft_of(request, asked), _uri(params), ride)
-        self._local(session, request.method, params)
+            return await self._subscribe(visit, draft_of(request, asked), local.uri_of(params), ride)
+        if local.serve(session, self._equipment.updates, request.method, params):
+            await self.handshake.changed(session)
         return reply.of_result(request.id, {})
-
-    def _local(self, session: Session, method: str, params: Object) -> None:
-        """Serve what the gateway answers itself; all of it with an empty result."""
-        match method:
-            case methods.SET_LEVEL:
-                level = params.get("level")
-                if not isinstance(level, str) or level not in meta.LOG_LEVELS:
-                    raise invalid(f"level must be one of {', '.join(meta.LOG_LEVELS)}")
-                session.log_level = level
-            case methods.RESOURCES_UNSUBSCRIBE:
-                self._equipment.updates.release(session.uris, _uri(params))
-            case _:
-                return
 
     async def _subscribe(self, visit: _Visit, draft: Call, uri: str, ride: _Ride) -> Answer | None:
         """Decide and record it like any call, then have the owning server tell of the resource."""
         moment, session, updates = visit.inbound.moment, visit.session, self._equipment.updates
         target, definition = resolve(moment, draft, uri)
-        if uri not in session.uris and len(session.uris) >= MAX_URIS:
+        if uri not in session.uris and len(session.uris) + len(session.elsewhere) >= MAX_URIS:
             raise invalid(f"a session may subscribe to at most {MAX_URIS} resources")
         call = replace(draft, params={"uri": target.name}, target=target, exposed=uri, definition=definition)
         exchange = Exchange()
@@ -321,6 +321,8 @@ class LegacyHandler:
             updates.claim(session.uris, uri, target)
         except DownstreamError as error:
             return reply.refusal(call, Failure.of(error))
+        session.elsewhere.pop(uri, None)
+        await self.handshake.changed(session)
         await self._services.subscribed([target.server])
         return reply.of_result(call.rpc_id, {})
 
@@ -370,13 +372,6 @@ _DUPLICATE = "Invalid request: a request with this id is still in flight"
 
 def _duplicate(request: Request) -> Rejection:
     return Rejection(400, codes.INVALID_REQUEST, _DUPLICATE, "duplicate_id", request.id)
-
-
-def _uri(params: Object) -> str:
-    uri = params.get("uri")
-    if not isinstance(uri, str):
-        raise invalid("uri must be a string")
-    return uri
 
 
 def _error(request: Request, error: RequestError) -> Answer:

@@ -5,6 +5,8 @@ A session belongs to a principal, whatever credential it came with, and to one v
 
 from __future__ import annotations
 
+import asyncio
+import re
 import secrets
 from collections import OrderedDict
 from collections.abc import Callable
@@ -12,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeAlias
 
 from gateway.endpoint.legacy.asks import Asks
+from gateway.endpoint.legacy.facts import Agreed, Facts, within
 from gateway.endpoint.legacy.shelf import Shelf
 from gateway.endpoint.legacy.track import Track, Tracks
 from gateway.endpoint.running import Ticket
@@ -19,7 +22,7 @@ from gateway.endpoint.stream import EventStream
 from gateway.endpoint.updates import Claims
 from gateway.errors import Reason
 from gateway.model.principal import Principal
-from gateway.protocol import jsonrpc, methods
+from gateway.protocol import jsonrpc, methods, rawjson
 from gateway.protocol.jsonrpc import Id
 from gateway.protocol.rawjson import Object
 
@@ -36,6 +39,7 @@ LONGEST_UNHEARD: Final = 512
 """Changes of resources that wait for a stream, and bytes of each: a stream must be able to hold them all at once."""
 
 _ID_BYTES: Final = 32
+_ID: Final = re.compile(r"[A-Za-z0-9_-]{43}")
 
 CallKey: TypeAlias = tuple[type, Id]
 
@@ -78,11 +82,42 @@ class Session:
     hearers: list[Hearer] = field(default_factory=list)
     unheard: dict[bytes, None] = field(default_factory=dict)
     ended: bool = False
+    elsewhere: Claims = field(default_factory=dict)
+    """What it subscribed to at another replica, for as long as it has no stream here."""
+    heeded: Callable[[], None] = lambda: None
+    """Called when a stream came that can carry what is subscribed to."""
+    revision: int = 0
+    """How often what other replicas know of it has changed."""
+    agreed: Agreed = field(default_factory=Agreed)
+    """What they know of it, as far as it was heard of here: what differs from that is still to be told."""
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held by who tells them."""
+    kept: float = 0.0
+    """When that was written last."""
+    rereading: asyncio.Task[None] | None = None
+    """What reads a change that another replica told of; requests wait for it."""
 
     @property
     def busy(self) -> bool:
         """Whether something of it is open."""
         return bool(self.calls) or bool(self.streams) or bool(self.rejoined)
+
+    def facts(self) -> Facts:
+        """Return what other replicas have to know."""
+        return Facts(
+            self.principal.id,
+            self.view,
+            self.version,
+            rawjson.raw(self.capabilities),
+            rawjson.raw(self.info),
+            self.log_level,
+            within(self.elsewhere | self.uris),
+            self.revision,
+        )
+
+    def own(self) -> Agreed:
+        """Return what it is like here."""
+        return Agreed(self.revision, self.log_level, self.elsewhere | self.uris)
 
     def renew(self, principal: Principal) -> None:
         """Judge from now on by the credential used last: the groups and scopes of a newer token may be others."""
@@ -122,18 +157,19 @@ class Session:
         for message in unheard:
             if not self.tell(message):
                 self.keep(message)
+        self.heeded()
 
     def detach(self, stream: EventStream | Track) -> None:
         """Let go of a stream."""
         if stream in self.streams:
             self.streams.remove(stream)
 
-    def cancel(self, identifier: object) -> None:
-        """Stop the call with this id, if one of this session is running (G048, G049)."""
-        if isinstance(identifier, (int, str)):
-            ticket = self.calls.get(key_of(identifier))
-            if ticket is not None:
-                ticket.stop(Reason.CANCELLED)
+    def cancel(self, identifier: object) -> bool:
+        """Stop the call with this id (G048, G049); False where none of this session runs here."""
+        ticket = self.calls.get(key_of(identifier)) if isinstance(identifier, (int, str)) else None
+        if ticket is not None:
+            ticket.stop(Reason.CANCELLED)
+        return ticket is not None
 
     def end(self) -> None:
         """Stop its calls and end its streams."""
@@ -190,6 +226,10 @@ class Sessions:
         self.touch(session)
         return session
 
+    def known(self, identifier: str) -> Session | None:
+        """Return a session by its id alone, for who has proven whose it is."""
+        return self._by_id.get(identifier)
+
     def touch(self, session: Session) -> None:
         """Note that a session is in use."""
         session.used = self._clock()
@@ -227,3 +267,8 @@ class Sessions:
 def new_session_id() -> str:
     """Mint an id of 256 random bits in visible ASCII (S87)."""
     return secrets.token_urlsafe(_ID_BYTES)
+
+
+def is_session_id(text: str) -> bool:
+    """Tell whether a text has the form of such an id."""
+    return _ID.fullmatch(text) is not None

@@ -77,11 +77,11 @@ class Book:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def add(self, call: Call, instance: str, task: wire.Task) -> str:
+    def add(self, call: Call, instance: str, task: wire.Task, replica: str = "") -> str:
         """Note a task, for which the oldest make room; returns the id that its client knows it by."""
         if self._unsubscribe is None:
             self._unsubscribe = self._services.pool.task_news(self._heard)
-        token = tasks.seal(self._services.sealer, call, task.id, instance)
+        token = tasks.seal(self._services.sealer, call, task.id, instance, replica)
         now, owner = time.monotonic(), (call.principal.id, call.caller.view)
         gone = [key for key, entry in self._entries.items() if entry.until <= now]
         own = [key for key, entry in self._entries.items() if entry.owner == owner]
@@ -169,8 +169,8 @@ def started(book: Book, moment: Moment, call: Call, exchange: Exchange, outcome:
     task = wire.started(outcome.result, Era.LEGACY)
     if task is None:
         return reply.refusal(call, reply.unfinished(call))
-    instance = exchange.instance.instance if exchange.instance is not None else ""
-    token = book.add(call, instance, task)
+    where = exchange.instance
+    token = book.add(call, where.instance, task, where.replica) if where is not None else book.add(call, "", task)
     own = wire.renamed(rawjson.decode_members(outcome.result[AUGMENT]), token)
     members = outcome.result | {AUGMENT: rawjson.raw(own)}
     if wire.related(members) is not None:

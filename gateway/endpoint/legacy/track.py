@@ -35,7 +35,7 @@ OVERHEAD: Final = 128
 TRACK_EVENTS: Final = 1000
 """Events of one stream that are kept, the newest."""
 
-_EVENT_ID = re.compile(r"([cg][0-9]{1,12})\.([0-9]{1,12})", re.ASCII)
+_EVENT_ID = re.compile(r"((?:[0-9a-f]{1,32}-)?([cg])[0-9]{1,12})\.([0-9]{1,12})", re.ASCII)
 
 
 class Sort(StrEnum):
@@ -57,6 +57,7 @@ class Track:
 
     def __init__(self, name: str, shelf: Shelf, stream: EventStream, *, primed: bool) -> None:
         self.name = name
+        self._sort = Sort(name.rpartition("-")[2][0])
         self.over = False
         self._shelf = shelf
         self._primed = primed
@@ -69,7 +70,7 @@ class Track:
     @property
     def sort(self) -> Sort:
         """What is sent on it."""
-        return Sort(self.name[0])
+        return self._sort
 
     @property
     def started(self) -> bool:
@@ -155,10 +156,11 @@ class Track:
 
 
 class Tracks:
-    """The streams of one session."""
+    """The streams of one session. ``tag`` begins their names, so that they are not taken for another replica's."""
 
-    def __init__(self, shelf: Shelf, *, primed: bool = False) -> None:
+    def __init__(self, shelf: Shelf, *, primed: bool = False, tag: str = "") -> None:
         self._shelf = shelf
+        self._tag = tag
         self._primed = primed
         self._numbers = count(1)
         self._by_name: OrderedDict[str, Track] = OrderedDict()
@@ -169,7 +171,7 @@ class Tracks:
     def begin(self, sort: Sort, stream: EventStream) -> Track:
         """Make a stream of a response that is about to begin."""
         self._prune()
-        track = Track(f"{sort}{next(self._numbers)}", self._shelf, stream, primed=self._primed)
+        track = Track(f"{self._tag}{sort}{next(self._numbers)}", self._shelf, stream, primed=self._primed)
         self._by_name[track.name] = track
         return track
 
@@ -184,10 +186,10 @@ class Tracks:
             return None
         track = self._by_name.get(named[1])
         if track is None or track.worthless:
-            if named[1].startswith(Sort.CALL):
+            if named[2] == Sort.CALL:
                 raise Forgotten
             return None
-        return track, int(named[2])
+        return track, int(named[3])
 
     def drop(self, track: Track) -> None:
         """Forget a stream that nobody can come back to."""

@@ -40,6 +40,21 @@ async def test_a_config_is_read_again_and_a_refused_one_says_why() -> None:
         await overview.reload(told.gateway, posted("/reload", {}, roles=("view", "approve")))
 
 
+async def test_one_of_several_says_which_it_is_and_whether_what_they_share_is_there() -> None:
+    told = Told()
+    assert "replica" not in page(await overview.overview(told.gateway, visit())).body.text
+    since = "2026-08-23T10:00:00+00:00"
+    told.shared = {
+        "replica": "0123456789ab",
+        "store": {"kind": "shared", "state": "degraded", "since": since},
+        "database": {"kind": "postgres", "reachable": True, "since": since},
+    }
+    shown = page(await overview.overview(told.gateway, visit())).body.text
+    assert "0123456789ab" in shown
+    assert "limits are this replica&#x27;s own" in shown or "limits are this replica's own" in shown
+    assert "nothing new can be approved" not in shown
+
+
 async def test_the_last_failed_reload_is_shown() -> None:
     told = Told()
     told.last_load = {"ok": False, "at": "2026-08-23T10:00:00Z", "problems": ["line 3: <x>"]}

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping
+from pathlib import Path
 from urllib.parse import parse_qsl
 
 import aiohttp
@@ -9,12 +11,15 @@ import pytest
 
 from gateway.config.servers import Server
 from gateway.downstream.authorizer import Refusal
-from gateway.downstream.oauth.bearer import MAX_RENEWALS, MAX_TRIES, Bearer
+from gateway.downstream.oauth.bearer import MAX_RENEWALS, Bearer
+from gateway.downstream.oauth.confirmation import MAX_TRIES
 from gateway.downstream.oauth.credentials import Credentials, Desk
 from gateway.downstream.oauth.errors import ConsentNeeded, NoToken
 from gateway.downstream.oauth.token import Token
-from gateway.downstream.oauth.vault import MemoryVault
+from gateway.downstream.oauth.vault import MemoryVault, SealedVault
 from gateway.model.principal import Principal
+from gateway.state.folder import FolderDocuments
+from gateway.state.sealing import Sealer
 from gateway.tasks import TaskSet
 from tests.kit.oauth import LOOPBACK, Protected, elsewhere, protected
 
@@ -125,7 +130,7 @@ async def test_nothing_of_the_old_authorization_server_goes_to_the_new_one() -> 
 
 async def _consented(desk: Desk, ticket: str) -> str:
     """Follow a ticket as a browser does, without the pages of the gateway; returns the code to confirm it with."""
-    departure = desk.consents.begin(ticket)
+    departure = await desk.consents.begin(ticket)
     assert departure is not None
     async with aiohttp.ClientSession() as browser, browser.get(departure.url, allow_redirects=False) as answer:
         back = dict(parse_qsl(answer.headers["Location"].partition("?")[2]))
@@ -176,22 +181,22 @@ async def test_a_principals_consent_counts_only_with_the_code_of_its_page() -> N
             await refused(one)
         code = await _consented(desk, needed.value.ticket)
         assert not one.has_token
-        assert not one.confirm("")
-        assert not one.confirm("WRONG-ONE")
-        assert one.is_waiting
-        assert one.confirm(code.lower())
+        assert not await one.confirm("")
+        assert not await one.confirm("WRONG-ONE")
+        assert await one.is_waiting()
+        assert await one.confirm(code.lower())
         assert await one.headers() == {"Authorization": "Bearer access-1"}
-        assert not one.confirm(code), "a code is good once"
+        assert not await one.confirm(code), "a code is good once"
 
 
 async def test_wrong_codes_end_a_consent() -> None:
     async with protected() as server:
         config = Server.model_validate({"url": server.url, "auth": {"authorization_code": {"per": "principal"}}})
         one = Credentials("a", config, Desk(), TaskSet(no_crash)).bearer(ALICE)
-        code = one.receive(Token("t", "i", "r"))
-        assert [one.confirm("AAAA-AAAA") for _ in range(MAX_TRIES)] == [False] * MAX_TRIES
-        assert not one.is_waiting
-        assert not one.confirm(code)
+        code = await one.receive(Token("t", "i", "r"))
+        assert [await one.confirm("AAAA-AAAA") for _ in range(MAX_TRIES)] == [False] * MAX_TRIES
+        assert not await one.is_waiting()
+        assert not await one.confirm(code)
 
 
 async def test_a_failure_says_which_server_and_shows_no_token() -> None:
@@ -210,3 +215,79 @@ async def test_a_token_is_used_to_its_end_while_no_new_one_is_to_be_had() -> Non
         assert await refused(one)
         server.idp.refuses = "temporarily_unavailable"
         assert await one.headers() == {"Authorization": "Bearer access-1"}
+
+
+async def test_of_many_replicas_one_spends_a_refresh_token_and_the_others_take_what_it_got(tmp_path: Path) -> None:
+    def desk() -> Desk:
+        return Desk(SealedVault(FolderDocuments(tmp_path, shared=True), Sealer([b"k" * 32])))
+
+    async with protected() as server:
+        server.idp.issues = {"expires_in": 3600, "refresh_token": "refresh-1"}
+        first = desk()
+        first.vault.store(Token("old", server.idp.url, server.url, "refresh-0", 0.0).as_object(), "a", "token", "")
+        replicas = [bearer(server, {"authorization_code": {}}, desk()) for _ in range(4)]
+        async with asyncio.timeout(10):
+            sent = await asyncio.gather(*(each.headers() for each in replicas))
+        assert [each["Authorization"] for each in sent] == ["Bearer access-1"] * 4
+        assert [form["refresh_token"] for form in server.idp.forms] == ["refresh-0"]
+
+
+async def test_a_consent_given_elsewhere_is_taken_when_it_is_heard_of(tmp_path: Path) -> None:
+    async with protected() as server:
+        vault = SealedVault(FolderDocuments(tmp_path, shared=True), Sealer([b"k" * 32]))
+        one = bearer(server, {"authorization_code": {}}, Desk(vault))
+        granted: list[bool] = []
+        one.on_granted = lambda: granted.append(True)
+        with pytest.raises(ConsentNeeded):
+            await refused(one)
+        assert not await one.reread()
+        vault.store(Token("access-9", server.idp.url, server.url).as_object(), "a", "token", "")
+        assert await one.reread()
+        assert await one.headers() == {"Authorization": "Bearer access-9"}
+        assert granted == [True]
+        vault.store(Token("access-10", server.idp.url, server.url).as_object(), "a", "token", "")
+        assert not await one.reread()
+        assert await one.headers() == {"Authorization": "Bearer access-10"}
+        assert granted == [True], "it had a token already"
+
+
+async def test_a_consent_given_elsewhere_that_is_met_on_the_way_ends_the_offer_here(tmp_path: Path) -> None:
+    async with protected() as server:
+        vault = SealedVault(FolderDocuments(tmp_path, shared=True), Sealer([b"k" * 32]))
+        desk = Desk(vault)
+        one = bearer(server, {"authorization_code": {}}, desk)
+        with pytest.raises(ConsentNeeded):
+            await refused(one)
+        assert desk.consents.ticket("a")
+        vault.store(Token("access-9", server.idp.url, server.url).as_object(), "a", "token", "")
+        assert await one.headers() == {"Authorization": "Bearer access-9"}
+        assert not desk.consents.ticket("a")
+
+
+async def test_who_knows_no_token_takes_none_from_the_others(tmp_path: Path) -> None:
+    """A consent that comes while this replica finds out that it needs one; or is sealed with a key it has not yet."""
+    async with protected() as server:
+        documents = FolderDocuments(tmp_path, shared=True)
+        newer = SealedVault(documents, Sealer([b"n" * 32]))
+        newer.store(Token("access-9", server.idp.url, server.url).as_object(), "a", "token", "")
+        older = bearer(server, {"authorization_code": {}}, Desk(SealedVault(documents, Sealer([b"o" * 32]))))
+        with pytest.raises(ConsentNeeded):
+            await refused(older)
+        assert newer.load("a", "token", "")["access"] == "access-9"
+
+
+async def test_a_token_is_not_renewed_while_what_replicas_share_is_away(tmp_path: Path) -> None:
+    """A refresh token that is spent, and whose successor nobody else can read, would end the consent for all."""
+    async with protected() as server:
+        place = tmp_path / "shared"
+        place.mkdir()
+        vault = SealedVault(FolderDocuments(place, shared=True), Sealer([b"k" * 32]))
+        old = Token("old", server.idp.url, server.url, "refresh-0", time.time() + 10)
+        vault.store(old.as_object(), "a", "token", "")
+        one = bearer(server, {"authorization_code": {}}, Desk(vault))
+        await one._load()
+        place.rename(tmp_path / "away")
+        assert await one.headers() == {"Authorization": "Bearer old"}, "as long as it is good"
+        with pytest.raises(NoToken, match="cannot be reached"):
+            await refused(one)
+        assert server.idp.forms == []

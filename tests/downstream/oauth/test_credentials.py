@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from gateway.config.servers import Server
@@ -8,8 +10,12 @@ from gateway.downstream.oauth import credentials as module
 from gateway.downstream.oauth.bearer import Bearer
 from gateway.downstream.oauth.credentials import Credentials, Desk
 from gateway.downstream.oauth.errors import ConsentNeeded, NoToken
+from gateway.downstream.oauth.token import Token
+from gateway.downstream.oauth.vault import SealedVault
 from gateway.downstream.rotation import RotatingHeaders
 from gateway.model.principal import Principal
+from gateway.state.folder import FolderDocuments
+from gateway.state.sealing import Sealer
 from gateway.tasks import TaskSet
 from tests.kit.oauth import Protected, protected
 
@@ -100,3 +106,35 @@ async def test_a_consent_that_is_needed_can_be_found_and_goes_with_the_server() 
 def test_no_token_is_in_any_repr() -> None:
     assert "alices-own" not in repr(ALICE)
     assert isinstance(credentials("http://127.0.0.1:1/mcp", {"client_credentials": SECRET}).of(None), Bearer)
+
+
+def shared(folder: Path) -> Desk:
+    return Desk(SealedVault(FolderDocuments(folder, shared=True), Sealer([b"k" * 32])))
+
+
+async def test_what_another_replica_was_given_is_taken_and_is_not_asked_for_any_more(tmp_path: Path) -> None:
+    async with protected() as server:
+        desk = shared(tmp_path)
+        one = credentials(server.url, {"authorization_code": {}}, desk)
+        bearer = one.of(None)
+        assert isinstance(bearer, Bearer)
+        with pytest.raises(ConsentNeeded):
+            await bearer.refused(Refusal(401, {}, ("Bearer",)))
+        assert one.consent_url
+        shared(tmp_path).vault.store(Token("t", server.idp.url, server.url).as_object(), "a", "token", "")
+        await one.reread(lambda name: False)
+        assert one.consent_url, "it did not hear of it"
+        await one.reread(lambda name: name == desk.vault.name("a", "token", ""))
+        assert (await bearer.headers(), one.consent_url) == ({"Authorization": "Bearer t"}, "")
+
+
+def test_consents_are_redeemed_here_only_for_who_may_sign_in_here() -> None:
+    own = credentials("https://mcp.example/mcp", {"authorization_code": {}})
+    each = credentials("https://mcp.example/mcp", {"authorization_code": {"per": "principal"}})
+    machine = credentials("https://mcp.example/mcp", {"client_credentials": SECRET})
+    assert own.receiver("key:alice") is None
+    assert machine.receiver("") is None
+    for found in (own.receiver(""), each.receiver(""), each.receiver("key:alice")):
+        assert found is not None
+        assert found.resource == "https://mcp.example/mcp"
+        assert found.redirect_uri.endswith("/oauth/callback")

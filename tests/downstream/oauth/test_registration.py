@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -13,8 +15,10 @@ from gateway.downstream.oauth.errors import NoToken
 from gateway.downstream.oauth.fetch import Fetcher
 from gateway.downstream.oauth.metadata import AuthorizationServer
 from gateway.downstream.oauth.registration import MAX_ISSUERS, Registry, client_metadata
-from gateway.downstream.oauth.vault import MemoryVault
+from gateway.downstream.oauth.vault import MemoryVault, SealedVault, Vault
 from gateway.protocol.rawjson import Object
+from gateway.state.folder import FolderDocuments
+from gateway.state.sealing import Sealer
 from tests.kit.http_server import Exchange, HttpServer, serving
 
 CALLBACK = "http://127.0.0.1:8080/oauth/callback"
@@ -32,7 +36,7 @@ async def idp(answer: Object, status: int = 201) -> AsyncIterator[HttpServer]:
         yield http
 
 
-def registry(http: HttpServer, way: AuthorizationCode | None = None, vault: MemoryVault | None = None) -> Registry:
+def registry(http: HttpServer, way: AuthorizationCode | None = None, vault: Vault | None = None) -> Registry:
     way = way or AuthorizationCode()
     server = Server.model_validate({"url": http.url, "auth": {"authorization_code": {}}})
     return Registry("a", way, CALLBACK, Fetcher("a", server), vault or MemoryVault())
@@ -138,3 +142,15 @@ async def test_a_registered_client_stays_with_the_issuer_it_was_used_with() -> N
 def test_a_gateway_on_the_web_says_so() -> None:
     assert client_metadata("https://gw.example/oauth/callback")["application_type"] == "web"
     assert client_metadata("http://[::1]:8080/oauth/callback")["application_type"] == "native"
+
+
+async def test_replicas_that_register_at_once_are_one_client(tmp_path: Path) -> None:
+    """Each would refresh with its own client otherwise, and not the one that got the token."""
+
+    def vault() -> Vault:
+        return SealedVault(FolderDocuments(tmp_path, shared=True), Sealer([b"k" * 32]))
+
+    async with idp({"client_id": "c"}) as http, asyncio.timeout(5):
+        found = await asyncio.gather(*(registry(http, vault=vault()).client(at(http), ()) for _ in range(3)))
+        assert found == [Client("c")] * 3
+        assert len(http.seen) == 1

@@ -73,7 +73,7 @@ async def test_a_call_waits_for_its_principal_to_sign_in_and_then_goes_on() -> N
     form, state = questions(await signin.call(own, second, server))
     assert params(form[signin.CODE])["mode"] == "form"
     assert len(server.calls) == 1, "the server hears nothing of it"
-    code = own.bearer(asked.principal).receive(Token("t", "i", "r"))
+    code = await own.bearer(asked.principal).receive(Token("t", "i", "r"))
     third = answered(second, state, **{signin.CODE: with_code(code)})
     assert await signin.call(own, third, server) is DONE
     assert (server.calls[-1].request_state, server.calls[-1].input_responses) == (None, None)
@@ -82,7 +82,7 @@ async def test_a_call_waits_for_its_principal_to_sign_in_and_then_goes_on() -> N
 async def test_a_wrong_code_is_asked_for_again_while_a_consent_waits() -> None:
     own = credentials()
     server, asked = Behind(own), a_call()
-    own.bearer(asked.principal).receive(Token("t", "i", "r"))
+    await own.bearer(asked.principal).receive(Token("t", "i", "r"))
     wrong = with_code("AAAA-AAAA")
     state: str | None = "dev.mcp-gateway/sign-in:code"
     for _ in range(2):

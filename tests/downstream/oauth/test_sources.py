@@ -23,6 +23,10 @@ SECRET = {"client_id": "me", "client_secret": "pw"}
 CALLBACK = "http://127.0.0.1:8080/oauth/callback"
 
 
+async def _taken(token: Token) -> str:
+    return ""
+
+
 class Setting:
     """A server, its authorization server, and what is needed to ask it."""
 
@@ -39,7 +43,7 @@ class Setting:
     def consented(self, owner: str = "") -> Consented:
         way = AuthorizationCode()
         registry = Registry("a", way, CALLBACK, self.fetcher, MemoryVault())
-        return Consented("a", way, registry, self.consents, owner, lambda token: "")
+        return Consented("a", way, registry, self.consents, owner, _taken)
 
 
 @pytest.fixture

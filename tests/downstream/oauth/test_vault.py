@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from gateway.downstream.oauth.vault import MemoryVault, SealedVault, Vault
+from gateway.state.folder import FolderDocuments
 from gateway.state.sealing import Sealer
 
 KEY, OTHER = b"k" * 32, b"o" * 32
@@ -12,7 +13,7 @@ KEY, OTHER = b"k" * 32, b"o" * 32
 
 @pytest.fixture(params=["sealed", "memory"])
 def vault(request: pytest.FixtureRequest, tmp_path: Path) -> Vault:
-    return SealedVault(tmp_path / "credentials", Sealer([KEY])) if request.param == "sealed" else MemoryVault()
+    return SealedVault(FolderDocuments(tmp_path), Sealer([KEY])) if request.param == "sealed" else MemoryVault()
 
 
 def test_what_is_kept_comes_back_to_whom_it_belongs_alone(vault: Vault) -> None:
@@ -31,7 +32,7 @@ def test_nothing_is_kept_of_what_is_taken_back(vault: Vault) -> None:
 
 
 def test_files_are_sealed_and_closed_to_others(tmp_path: Path) -> None:
-    SealedVault(tmp_path / "credentials", Sealer([KEY])).store({"access": "canary"}, "server", "token", "key:alice")
+    SealedVault(FolderDocuments(tmp_path), Sealer([KEY])).store({"access": "canary"}, "server", "token", "key:alice")
     (file,) = (tmp_path / "credentials").iterdir()
     assert file.stat().st_mode & 0o777 == 0o600
     assert file.parent.stat().st_mode & 0o777 == 0o700
@@ -41,7 +42,7 @@ def test_files_are_sealed_and_closed_to_others(tmp_path: Path) -> None:
 
 
 def test_a_file_moved_to_another_place_does_not_open(tmp_path: Path) -> None:
-    vault = SealedVault(tmp_path / "credentials", Sealer([KEY]))
+    vault = SealedVault(FolderDocuments(tmp_path), Sealer([KEY]))
     vault.store({"access": "one"}, "a", "token", "")
     (file,) = (tmp_path / "credentials").iterdir()
     vault.store({"access": "two"}, "b", "token", "")
@@ -51,23 +52,28 @@ def test_a_file_moved_to_another_place_does_not_open(tmp_path: Path) -> None:
 
 
 def test_files_outlive_the_process_and_the_first_sealing_key(tmp_path: Path) -> None:
-    SealedVault(tmp_path, Sealer([KEY])).store({"access": "one"}, "a", "token", "")
-    assert SealedVault(tmp_path, Sealer([OTHER, KEY])).load("a", "token", "") == {"access": "one"}
-    assert SealedVault(tmp_path, Sealer([OTHER])).load("a", "token", "") == {}
+    SealedVault(FolderDocuments(tmp_path), Sealer([KEY])).store({"access": "one"}, "a", "token", "")
+    assert SealedVault(FolderDocuments(tmp_path), Sealer([OTHER])).load("a", "token", "") == {}
+    assert SealedVault(FolderDocuments(tmp_path), Sealer([OTHER, KEY])).load("a", "token", "") == {"access": "one"}
+
+
+def test_what_is_read_is_sealed_again_with_the_newest_key(tmp_path: Path) -> None:
+    SealedVault(FolderDocuments(tmp_path), Sealer([KEY])).store({"access": "one"}, "a", "token", "")
+    both = SealedVault(FolderDocuments(tmp_path), Sealer([OTHER, KEY]))
+    assert both.load("a", "token", "") == both.load("a", "token", "") == {"access": "one"}
+    assert SealedVault(FolderDocuments(tmp_path), Sealer([OTHER])).load("a", "token", "") == {"access": "one"}
 
 
 def test_a_damaged_file_is_as_good_as_none(tmp_path: Path) -> None:
-    vault = SealedVault(tmp_path, Sealer([KEY]))
+    vault = SealedVault(FolderDocuments(tmp_path), Sealer([KEY]))
     vault.store({"access": "one"}, "a", "token", "")
-    (file,) = tmp_path.iterdir()
+    (file,) = (tmp_path / "credentials").iterdir()
     file.write_bytes(b"\xff" + file.read_bytes()[1:])
     assert vault.load("a", "token", "") == {}
 
 
 def test_a_directory_that_cannot_be_written_costs_no_call(tmp_path: Path) -> None:
-    (tmp_path / "credentials").mkdir()
-    vault = SealedVault(tmp_path / "credentials", Sealer([KEY]))
-    (tmp_path / "credentials").rmdir()
+    vault = SealedVault(FolderDocuments(tmp_path), Sealer([KEY]))
     (tmp_path / "credentials").write_text("in the way")
     vault.store({"access": "one"}, "a", "token", "")
     assert vault.load("a", "token", "") == {}

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.downstream.openapi.addresses import Base, Terms, base_of, is_dots, origin_of, template_of
+from gateway.downstream.openapi.addresses import Base, Terms, base_of, is_dots, origin_of, query_name, template_of
 from gateway.downstream.openapi.document import DocumentError
 from gateway.protocol.rawjson import Value
 
@@ -96,3 +96,20 @@ def test_templates_keep_their_names_and_encode_the_rest() -> None:
 def test_paths_that_are_none_are_refused(path: str) -> None:
     with pytest.raises(DocumentError):
         template_of(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "plain"),
+    [
+        ("key", "key"),
+        (" KEY ", "key"),
+        ("key[]", "key"),
+        ("key[a][b]", "key"),
+        ("a.b c", "a_b_c"),
+        ("a[b", "a_b"),
+        ("key\0x", "key"),
+        ("[]", ""),
+    ],
+)
+def test_names_of_a_query_compare_as_frameworks_read_them(name: str, plain: str) -> None:
+    assert query_name(name) == plain

@@ -67,6 +67,31 @@ def test_texts_are_read_in_their_charset() -> None:
     assert text(result(b"\xe9", "text/plain; charset=no-such")) == "\N{REPLACEMENT CHARACTER}"
 
 
+@pytest.mark.parametrize(
+    "charset",
+    ["UTF-8", "utf8", "utf_16", "utf-16le", "utf-16be", "Shift_JIS", "euc-jp", "gb18030", "gbk", "big5", "euc-kr"],
+)
+def test_charsets_of_other_scripts_are_read_as_well(charset: str) -> None:
+    assert text(result("日本".encode(charset), f'text/html; charset="{charset}"')) == "日本"
+
+
+@pytest.mark.parametrize("charset", ["us-ascii", "ISO-8859-1", "iso-8859-15", "windows-1252", "cp1252", "latin1"])
+def test_charsets_of_western_scripts_are_read_as_well(charset: str) -> None:
+    assert text(result(b"a\xe9", f"text/html; charset={charset}")).startswith("a")
+    assert ("é" in text(result(b"a\xe9", f"text/html; charset={charset}"))) is (charset != "us-ascii")
+
+
+@pytest.mark.parametrize(
+    "charset", ["punycode", "idna", "undefined", "utf-7", "unicode_escape", "raw_unicode_escape", "hex", "rot13", "zip"]
+)
+@pytest.mark.parametrize("status", [200, 500])
+def test_no_answer_chooses_a_codec_that_is_none_of_texts(charset: str, status: int) -> None:
+    """Some of Python's take quadratic time, others raise."""
+    body = "\\x41-é+AGE-xn--".encode() + b"\xff"
+    said = text(result(body, f"text/plain; charset={charset}", status))
+    assert said.endswith("\\x41-é+AGE-xn--\N{REPLACEMENT CHARACTER}")
+
+
 @pytest.mark.parametrize(("kind", "block"), [("image/png", "image"), ("audio/wav", "audio")])
 def test_pictures_and_sounds_are_what_they_are(kind: str, block: str) -> None:
     assert result(PNG, kind)["content"] == [{"type": block, "data": base64.b64encode(PNG).decode(), "mimeType": kind}]

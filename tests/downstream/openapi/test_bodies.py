@@ -195,3 +195,13 @@ def test_a_plan_tells_everything_that_is_not_in_the_schema() -> None:
         "",
         [["a", "a", "", False, "", "form", True]],
     ]
+
+
+@pytest.mark.parametrize("media", ["application/x-www-form-urlencoded", "multipart/form-data"])
+def test_names_that_the_document_gives_are_known_also_where_others_may_be_there(media: str) -> None:
+    parts = [{"properties": {"b": {}}}, {"oneOf": [{"properties": {"too_deep": {}}}]}]
+    node = body({"type": "object", "properties": {"a": {}}, "anyOf": parts, "additionalProperties": True}, media)
+    one = made(node)
+    assert (one.argument, one.declared) == ("body", frozenset({"a", "b"}))
+    many: Json = {"type": "object", "properties": {f"p{n}": {} for n in range(1_000)}, "additionalProperties": True}
+    assert len(made(body(many, media)).declared) == MAX_FIELDS

@@ -1,24 +1,30 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import aiohttp
 import pytest
 
 from gateway.config.servers import Server
 from gateway.downstream.dialect import Events, Peer
 from gateway.downstream.leg import Leg
+from gateway.downstream.openapi.answer import Answered, result_of
 from gateway.downstream.openapi.channel import ApiChannel
 from gateway.downstream.openapi.dialect import OpenApi
+from gateway.downstream.openapi.operations import Operation
+from gateway.downstream.transport import Departure
 from gateway.errors import DownstreamError, Reason
 from gateway.model.call import Call
 from gateway.model.catalog import Definition, Kind
 from gateway.model.exchange import Exchange as Notebook
 from gateway.model.outcome import Complete, Failure
 from gateway.protocol.jsonrpc import ErrorObject
+from gateway.protocol.rawjson import Members
 from gateway.protocol.versions import Era
 from tests.kit.http_server import Exchange, HttpServer, Script, serving
 from tests.kit.openapi import Json, body, parameter, read_members, source
@@ -33,6 +39,12 @@ PATHS: Json = {
         "delete": {"operationId": "delete", "parameters": [parameter("id", "path")]},
     },
     "/pets": {"post": {"operationId": "add", **body({"properties": {"name": {"type": "string"}}})}},
+    "/form": {
+        "post": {
+            "operationId": "form",
+            **body({"type": "object", "additionalProperties": True}, "application/x-www-form-urlencoded"),
+        }
+    },
     "/broken": {"$ref": "elsewhere.yaml"},
 }
 
@@ -96,7 +108,7 @@ async def test_towards_the_gateway_it_is_a_modern_server_with_tools_alone() -> N
             (await talk.dialect.page(kind, None)).items for kind in (Kind.PROMPT, Kind.RESOURCE, Kind.TEMPLATE)
         ] == [[]] * 3
         page = await talk.dialect.page(Kind.TOOL, None)
-        assert (len(page.items), page.next_cursor, page.ttl_ms) == (4, None, None)
+        assert (len(page.items), page.next_cursor, page.ttl_ms) == (5, None, None)
         assert [name for name, _ in page.left_out] == ["/broken"]
 
 
@@ -117,6 +129,53 @@ async def test_a_body_is_sent_with_its_type() -> None:
         (seen,) = talk.http.seen
         assert (seen.method, seen.target, seen.body) == ("POST", "/v1/pets?key=s3cret", b'{"name":"Rex"}')
         assert seen.headers["content-type"] == "application/json"
+
+
+@pytest.mark.parametrize(("length", "aside"), [(1000, False), (64 * 1024, True)])
+async def test_a_long_answer_is_read_beside_everything_else(
+    monkeypatch: pytest.MonkeyPatch, length: int, aside: bool
+) -> None:
+    """A document of some megabytes takes long enough to hold up all other calls."""
+    seen: list[bool] = []
+
+    def reading(operation: Operation, answered: Answered) -> Members:
+        seen.append(threading.current_thread() is not threading.main_thread())
+        return result_of(operation, answered)
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.json({"text": "x" * length})
+
+    monkeypatch.setattr("gateway.downstream.openapi.dialect.result_of", reading)
+    async with talking(script) as talk:
+        assert (await talk.call("get", id="1"))["structuredContent"] == {"text": "x" * length}
+    assert seen == [aside]
+
+
+async def test_the_trace_is_the_gateways_own_however_a_field_is_spelled(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[Mapping[str, str]] = []
+    send = ApiChannel.send
+
+    async def sending(
+        self: ApiChannel, method: str, target: str, headers: Mapping[str, str], body: bytes | None, leaving: Departure
+    ) -> aiohttp.ClientResponse:
+        sent.append(headers)
+        return await send(self, method, target, headers, body, leaving)
+
+    monkeypatch.setattr(ApiChannel, "send", sending)
+    monkeypatch.setattr("gateway.downstream.openapi.dialect.header_fields", lambda *_: {"TraceParent": "x", "X-A": "y"})
+    async with talking() as talk:
+        await talk.call("get", id="1")
+    (fields,) = sent
+    assert [name for name in fields if name.lower() == "traceparent"] == ["traceparent"]
+    assert (fields["traceparent"], fields["X-A"]) == (TRACE["traceparent"], "y")
+
+
+async def test_a_form_cannot_set_what_the_query_of_the_config_sets() -> None:
+    async with talking() as talk:
+        outcome = await talk.dialect.call(asking("form", body={"KEY[]": "mine"}), Notebook())
+        assert isinstance(outcome, Failure)
+        assert "the gateway's own configuration" in outcome.text
+        assert talk.http.seen == []
 
 
 async def test_the_length_in_an_answer_to_head_is_of_no_body() -> None:
@@ -268,7 +327,7 @@ async def test_a_list_is_read_from_the_document_as_it_is_now() -> None:
         made = Server.model_validate({"openapi": f"http://127.0.0.1:{http.port}/openapi.json"})
         channel = ApiChannel("a", made)
         dialect = await OpenApi.meet(Peer("a", channel, made.timeouts), channel)
-        assert len((await dialect.page(Kind.TOOL, None)).items) == 4
+        assert len((await dialect.page(Kind.TOOL, None)).items) == 5
         assert len(http.seen) == 1
         document["paths"] = {"/new": {"get": {"operationId": "new"}}}
         assert len((await dialect.page(Kind.TOOL, None)).items) == 1

@@ -181,6 +181,23 @@ def test_another_path_or_method_is_another_definition() -> None:
     assert one.definition.digest != elsewhere.definition.digest
 
 
+def test_where_a_file_sends_calls_is_part_of_the_definition() -> None:
+    """Nobody but the document says where that is: pins must not let it move calls to another host."""
+
+    def at(url: str, terms: Terms) -> str:
+        return operation({"description": "d"}, terms=terms, servers=[{"url": url}]).definition.digest
+
+    ours, theirs = "https://api.example/v1", "https://evil.example/v1"
+    assert at(ours, Terms()) == at("https://API.example:443/v1/", Terms())
+    assert len({at(url, Terms()) for url in (ours, theirs, "http://api.example/v1", "https://api.example/v2")}) == 4
+    told = listed(operation({}, terms=Terms(), servers=[{"url": theirs}]))
+    assert "evil.example" not in str(told)
+    # Where an operator wrote the address, whether of the API or of the document, no document moves a call.
+    assert at(ours, Terms("https://mine.example")) == at(theirs, Terms("https://mine.example"))
+    fetched = Terms(document_url="https://api.example/openapi.json")
+    assert at(ours, fetched) == at("/v1", fetched) != at("/v2", fetched)
+
+
 def test_an_operation_at_another_origin_is_left_out() -> None:
     paths = {
         "/a": {"get": {"operationId": "a"}},

@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 
 from gateway.downstream.openapi.output import Output, answers, is_json, media_of, output_of
+from gateway.policy.schema_cost import size_of
+from gateway.policy.schemas import MAX_VALUES
 from gateway.protocol.rawjson import Object, Value
 from tests.kit.openapi import answer, document, schemas
 
@@ -128,3 +130,36 @@ def test_answers_are_those_of_success_in_order() -> None:
         "302": {"content": {"text/html": {}}},
     }
     assert list(answers(document(), responses)) == [("application/json", None), ("text/csv", True)]
+
+
+def test_the_values_of_a_long_answer_are_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted: list[int] = []
+
+    def counting(value: Value, most: int) -> int:
+        counted.append(size_of(value, most))
+        return counted[-1]
+
+    monkeypatch.setattr("gateway.policy.schemas.size_of", counting)
+    monkeypatch.setattr("gateway.downstream.openapi.output.size_of", counting, raising=False)
+    names = [f"m{number}" for number in range(24)]
+    one = promised({"type": "object", "properties": {name: {"type": "array"} for name in names}})
+    short: Object = {name: [1] * 1_000 for name in names}
+    assert one.fitted({**short, "m3": "x"}) == {name: item for name, item in short.items() if name != "m3"}
+    assert sum(counted) < 25_000
+    counted.clear()
+    assert one.fitted({name: [1] * 25_000 for name in names}) == {}
+    assert sum(counted) <= 2 * MAX_VALUES
+
+
+def test_a_member_that_is_too_long_to_be_checked_is_left_out() -> None:
+    one = promised({"type": "object", "properties": {"items": {"type": "array"}, "total": {"type": "integer"}}})
+    assert one.fitted({"items": [1] * MAX_VALUES, "total": 5}) == {"total": 5}
+    assert one.fitted({"items": [1] * (MAX_VALUES // 2), "total": 5})["items"] == [1] * (MAX_VALUES // 2)
+
+
+def test_numbers_that_the_validator_does_not_take_are_not_promised() -> None:
+    deep: Value = 1
+    for _ in range(60):
+        deep = [deep]
+    one = promised({"type": "object", "properties": {"n": {"type": "integer"}, "a": {"type": "array"}}})
+    assert one.fitted({"n": 10**400, "a": deep})["a"] == deep

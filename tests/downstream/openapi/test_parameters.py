@@ -86,6 +86,25 @@ def test_names_that_model_apis_refuse_are_made_plain() -> None:
         "X-Forwarded-Host",
         "X-Original-URL",
         "Proxy-Authorization",
+        "Proxy",
+        "traceparent",
+        "TraceState",
+        "Baggage",
+        "X-Forwarded",
+        "X-Forwarded-User",
+        "x_forwarded_client_cert",
+        "X-Forwarded_For",
+        "X-Forwarded-Anything",
+        "Forwarded",
+        "Forwarded-For",
+        "Via",
+        "X-Real-IP",
+        "X-Client-IP",
+        "True-Client-IP",
+        "CF-Connecting-IP",
+        "X_HTTP_Method_Override",
+        "X-Method-Override",
+        "Content_Type",
         "Bad Name",
         "Bad\r\nName",
     ],
@@ -105,6 +124,15 @@ def test_what_the_config_sends_is_no_argument() -> None:
         terms=terms,
     )
     assert [each.name for each in got] == ["q"]
+
+
+def test_what_the_config_sends_is_no_argument_in_any_spelling_that_servers_take() -> None:
+    """WSGI and CGI do not tell ``_`` from ``-``; frameworks read ``KEY``, ``key[]`` or ``key[a]`` as ``key``."""
+    terms = Terms("https://a.example/?api_key=s3cret", headers=frozenset({"x-api-key", "x_tenant"}))
+    names = ("API_KEY", "api_key[]", "Api_Key[a]", "api.key", " api_key", "api key", "api_key2", "key")
+    fields = ("X_Api_Key", "x-api_KEY", "X-Tenant", "X-Api-Key2")
+    got = read(*map(parameter, names), *(parameter(name, "header") for name in fields), terms=terms)
+    assert [each.name for each in got] == ["api_key2", "key", "X-Api-Key2"]
 
 
 def test_a_parameter_may_be_a_text_of_a_media_type() -> None:

@@ -71,6 +71,42 @@ def test_a_form_that_is_one_argument_is_written_alike() -> None:
     assert sent(node, {"body": {"a b": "c&d", "e": None}}).data == b"a%20b=c%26d"
 
 
+FREE: Json = {"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": True}
+
+
+@pytest.mark.parametrize("media", [FORM, PARTS])
+@pytest.mark.parametrize(
+    ("key", "says"),
+    [
+        ("_method", "another method"),
+        ("_Method", "another method"),
+        ("_method[]", "another method"),
+        ("API_KEY", "the gateway's own configuration"),
+        ("api_key[]", "the gateway's own configuration"),
+    ],
+)
+def test_a_field_that_the_document_does_not_name_chooses_neither_method_nor_credential(
+    media: str, key: str, says: str
+) -> None:
+    """Frameworks take the method from a form, and read a form and the query as one."""
+    with pytest.raises(BadArgument, match=f"body: it would .*{says}"):
+        payload_of(made(body(FREE, media)), {"body": {"a": "x", key: "DELETE"}}, frozenset({"api_key"}))
+    known = {**FREE, "properties": {"_method": {"type": "string"}, "api_key": {"type": "string"}}}
+    named = payload_of(made(body(known, media)), {"body": {"_method": "x", "api_key": "y"}}, frozenset({"api_key"}))
+    assert named is not None
+    assert b"_method" in named.data
+
+
+def test_the_members_of_a_field_are_no_fields_that_choose_either() -> None:
+    schema: Json = {"properties": {"more": {"type": "object"}}}
+    node = body(schema, FORM, encoding={"more": {"style": "form"}})
+    assert sent(node, {"more": {"a": "x"}}).data == b"a=x"
+    with pytest.raises(BadArgument, match="more: it would make the request one of another method"):
+        sent(node, {"more": {"_method": "DELETE"}})
+    with pytest.raises(BadArgument, match="more: it would set"):
+        payload_of(made(node), {"more": {"Api_Key": "x"}}, frozenset({"api_key"}))
+
+
 def test_parts_have_names_types_and_files() -> None:
     schema = {
         "properties": {

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from yarl import URL
 
-from gateway.downstream.openapi.addresses import is_dots
+from gateway.downstream.openapi.addresses import Terms, is_dots
 from gateway.downstream.openapi.parameters import Parameter
 from gateway.downstream.openapi.serialise import (
     MAX_TARGET,
@@ -92,7 +92,7 @@ def test_styles_of_a_query(style: str, explode: bool, value: Any, written: str) 
 
 def test_reserved_characters_may_stay_but_never_those_that_end_a_value() -> None:
     reserved = one("query", "form", True, reserved=True)
-    assert pairs_of(reserved, "a/b:c?d=e,f;g&h#i+j[k]%20") == ["color=a/b:c?d=e,f;g%26h%23i%2Bj%5Bk%5D%2520"]
+    assert pairs_of(reserved, "a/b:c?d=e,f;g&h#i+j[k]%20") == ["color=a/b:c?d=e,f%3Bg%26h%23i%2Bj%5Bk%5D%2520"]
     assert pairs_of(reserved, {"k=&": "v/"}) == ["k%3D%26=v/"]
 
 
@@ -163,6 +163,29 @@ def test_the_configured_query_is_always_sent_and_nothing_sets_it_again() -> None
     with pytest.raises(BadArgument, match="the gateway's own configuration"):
         target("/a", [exploded], {"more": {"key": "mine"}}, "key=s3cret", frozenset({"key"}))
     assert "k%2565y=mine" in target("/a", [exploded], {"more": {"k%65y": "mine"}}, "key=s3cret", frozenset({"key"}))
+
+
+@pytest.mark.parametrize("key", ["API_KEY", "api_key[]", "Api_Key[0][a]", "api.key", " api_key", "api key", "api[key"])
+def test_a_name_in_the_query_of_the_config_is_set_in_no_spelling_that_frameworks_take(key: str) -> None:
+    fixed = Terms("https://a.example/?api_key=s3cret").fixed
+    with pytest.raises(BadArgument, match="more: it would set what the gateway's own configuration sets"):
+        target("/a", [one("query", "form", True, "more")], {"more": {key: "mine"}}, "api_key=s3cret", fixed)
+    # In brackets behind the parameter's own name it is a member of that.
+    deep = target("/a", [one("query", "deepObject", True, "more")], {"more": {key: "mine"}}, "", fixed)
+    assert deep.startswith("/a?more%5B")
+
+
+@pytest.mark.parametrize("key", ["_method", "_METHOD", "_method[]"])
+def test_an_argument_does_not_choose_another_method(key: str) -> None:
+    with pytest.raises(BadArgument, match="more: it would make the request one of another method"):
+        target("/a", [one("query", "form", True, "more")], {"more": {key: "DELETE"}}, "", NOTHING)
+    declared = [one("query", "form", True, "_method")]
+    assert target("/a", declared, {"_method": "x"}, "", NOTHING) == "/a?_method=x"
+
+
+def test_what_an_argument_holds_ends_no_value_where_a_semicolon_does() -> None:
+    reserved = one("query", "form", True, reserved=True)
+    assert target("/a", [reserved], {"color": "x;api_key=mine"}, "", NOTHING) == "/a?color=x%3Bapi_key=mine"
 
 
 def test_an_address_is_bounded() -> None:

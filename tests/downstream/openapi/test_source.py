@@ -84,6 +84,20 @@ async def test_an_unchanged_document_is_not_sent_again() -> None:
     assert [each.headers.get("if-none-match") for each in http.seen] == [None, '"one"']
 
 
+async def test_a_document_that_comes_again_is_not_read_again() -> None:
+    """Not every server knows when a document is unchanged, and each connection of a server has it."""
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.json(DOCUMENT)
+
+    async with serving(script) as http:
+        fetched = Source(server(http.url))
+        first = await fetched.get(None)
+        assert await fetched.get(None) is first
+        assert await Source(server(http.url)).get(None) is first
+    assert [each.headers.get("if-none-match") for each in http.seen] == [None] * 3
+
+
 async def test_a_changed_document_is_another_one() -> None:
     async def script(exchange: Exchange) -> None:
         await exchange.json({**DOCUMENT, "x": len(http.seen)})

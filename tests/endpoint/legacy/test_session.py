@@ -14,6 +14,7 @@ from gateway.endpoint.legacy.session import (
     Full,
     Session,
     Sessions,
+    is_session_id,
     key_of,
     new_session_id,
 )
@@ -212,3 +213,25 @@ def test_a_change_nobody_could_be_told_is_told_to_the_next_stream_once() -> None
     mine.detach(stream)
     mine.detach(stream)
     assert mine.streams == []
+
+
+def test_an_id_has_one_form() -> None:
+    assert is_session_id(new_session_id())
+    assert not any(is_session_id(text) for text in ("", "x" * 42, "x" * 44, "x" * 42 + "/", "x" * 43 + "\n"))
+
+
+def test_what_others_learn_of_a_session_includes_what_it_subscribed_to_with_them() -> None:
+    mine = session(view="v")
+    mine.log_level, mine.revision = "debug", 3
+    mine.uris["note://1"] = ("one", "note://1")
+    mine.elsewhere["note://2"] = ("one", "note://2")
+    facts = mine.facts()
+    assert (facts.principal, facts.view, facts.version) == ("key:alice", "v", "2025-11-25")
+    assert (facts.log_level, facts.revision, set(facts.uris)) == ("debug", 3, {"note://1", "note://2"})
+
+
+def test_a_stream_that_comes_is_heeded() -> None:
+    mine, heeded = session(), []
+    mine.heeded = lambda: heeded.append(len(mine.streams))
+    mine.attach(Stream())
+    assert heeded == [1]

@@ -194,3 +194,18 @@ def test_a_session_keeps_so_many_streams_nobody_hears_and_every_open_one() -> No
         own.find("c2.1")
     own.close()
     assert (len(own), shelf.size) == (0, 0)
+
+
+def test_a_stream_of_another_replica_is_never_taken_for_an_own_one() -> None:
+    """Both count from one: the id of an event says whose it is."""
+    here, there = Tracks(Shelf(), tag="0a1b2c3d4e5f-"), Tracks(Shelf(), tag="ffffffffffff-")
+    call, plain = here.begin(Sort.CALL, Stream()), here.begin(Sort.GET, Stream())
+    there.begin(Sort.CALL, Stream())
+    there.begin(Sort.GET, Stream())
+    for track in (call, plain):
+        track.send(b"x")
+        assert here.find(f"{track.name}.1") == (track, 1)
+    assert (call.sort, plain.sort) == (Sort.CALL, Sort.GET)
+    assert there.find(f"{plain.name}.1") is None
+    with pytest.raises(Forgotten):
+        there.find(f"{call.name}.1")
