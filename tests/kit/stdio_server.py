@@ -254,10 +254,14 @@ class Server:
                 asks = {"word": {"method": "elicitation/create", "params": {"mode": "form", **question}}}
                 return {"resultType": "input_required", "inputRequests": asks, "requestState": f"{self.name}-state"}
             return text(json.dumps({"answer": given, "state": params.get("requestState")}))
-        self.write({"jsonrpc": "2.0", "id": "ask-1", "method": "elicitation/create", "params": question})
+        # An id of its own each time: a call that was cancelled may still wait, and must not take another's answer.
+        with self.lock:
+            self.asked += 1
+            identifier = f"ask-{self.asked}"
+        self.write({"jsonrpc": "2.0", "id": identifier, "method": "elicitation/create", "params": question})
         with self.arrived:
-            self.arrived.wait_for(lambda: "ask-1" in self.answers, 30)
-            given = self.answers.pop("ask-1", {})
+            self.arrived.wait_for(lambda: identifier in self.answers, 30)
+            given = self.answers.pop(identifier, {})
         return text(json.dumps({"answer": given.get("result"), "error": given.get("error")}))
 
 
