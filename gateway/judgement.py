@@ -30,18 +30,6 @@ class Findings:
     notes: list[str] = field(default_factory=list)
 
 
-def compiled(loaded: LoadedConfig) -> Engine:
-    """Compile the policies of a config.
-
-    Raises:
-        ConfigError: with the place of everything that cannot be compiled.
-    """
-    try:
-        return Engine.build(loaded)
-    except ConfigError as error:
-        raise ConfigError([loaded.locate(problem) for problem in error.problems]) from None
-
-
 def kept_listings(loaded: LoadedConfig) -> dict[str, Listing]:
     """Return the lists that the gateway kept when it last ran; makes no file."""
     state = Path(loaded.config.state.dir)

@@ -11,12 +11,13 @@ from typing import Final
 
 from gateway.cli import replays
 from gateway.cli.output import Exit, Output, config_path, count, wants_json
+from gateway.compiling import compiled
 from gateway.config.cases import PlacedCase, cases_of, load_cases, parse_time, policy_file_of
 from gateway.config.loader import load
 from gateway.config.policy_set import load_policies
 from gateway.config.root import LoadedConfig
 from gateway.errors import ConfigError, Problem
-from gateway.judgement import compiled, kept_listings
+from gateway.judgement import kept_listings
 from gateway.model.call import Target
 from gateway.model.catalog import Listing
 from gateway.model.principal import Principal

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from gateway.audit.recorded import Stand
 from gateway.cli.output import Exit, Output, config_path, count, wants_json
+from gateway.compiling import compiled
 from gateway.config.loader import load, load_sections
 from gateway.config.policy_set import load_policies
 from gateway.config.root import LoadedConfig
 from gateway.errors import ConfigError
-from gateway.judgement import compiled
 from gateway.model.catalog import Kind
 from gateway.protocol.rawjson import Object
 from gateway.replay import Change, Log, Replay, Tally
