@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import socket
 import ssl
 from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -55,12 +56,29 @@ class Site:
     async def session(self, host: str = HOST, source: str = "127.0.0.1") -> AsyncIterator[aiohttp.ClientSession]:
         """Open connections to the proxy as clients do, from a loopback address of one's own choice."""
         context = ssl.create_default_context(cafile=self.trust)
-        connector = aiohttp.TCPConnector(ssl=context, resolver=Nearby(), local_addr=(source, 0))
+        sockets: list[socket.socket] = []
+
+        def dial(address: aiohttp.AddrInfoType) -> socket.socket:
+            sockets.append(socket.socket(*address[:3]))
+            return sockets[-1]
+
+        connector = aiohttp.TCPConnector(ssl=context, resolver=Nearby(), local_addr=(source, 0), socket_factory=dial)
         async with aiohttp.ClientSession(connector=connector, headers={"Host": host}) as session:
             yield session
+        await _closed(sockets)
 
     def url(self, path: str = "/mcp") -> str:
         return f"https://{HOST}:{self.port}{path}"
+
+
+async def _closed(sockets: list[socket.socket]) -> None:
+    """Wait until connections are gone: TLS says goodbye for up to 30 s where a proxy stopped reading."""
+    for opened in sockets:
+        with suppress(OSError):
+            opened.shutdown(socket.SHUT_RDWR)
+    async with asyncio.timeout(WAIT):
+        while any(opened.fileno() >= 0 for opened in sockets):
+            await asyncio.sleep(0.01)
 
 
 @pytest.fixture(scope="module")
