@@ -131,6 +131,7 @@ class Dashboard:
             raise ValueError(f"no view is called {printable(supposed.view, _MAX_FILTER)!r}")
         who = principal_named(supposed.principal, snapshot.config.clients)
         who = replace(who, groups=who.groups | _words(supposed.groups), scopes=_words(supposed.scopes))
+        snapshot = snapshot.of(who)
         target, listed = _known(snapshot, parse_target(supposed.target))
         now = datetime.now(UTC)
         question = Question(who, target, _arguments(supposed.arguments), supposed.view or None, now)
@@ -228,6 +229,8 @@ def standing(engine: Engine, who: Principal, target: Target) -> str:
 async def _seen(snapshot: Snapshot, client: str, routes: Sequence[Route]) -> list[Route]:
     """Return the tools that a client sees, judged in steps between which the loop is free."""
     who, seen = principal_named(client, snapshot.config.clients), []
+    if snapshot.own:
+        routes = snapshot.of(who).catalog.by_kind.get(Kind.TOOL, ())
     for number, route in enumerate(routes):
         if snapshot.sees(who, None, target_of(route)):
             seen.append(route)

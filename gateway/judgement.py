@@ -65,11 +65,16 @@ def against(loaded: LoadedConfig, listings: Mapping[str, Listing]) -> Findings:
         return Findings()
     catalog = build(config.naming, config.servers, listings)
     targets = [Target.of(route) for route in catalog.routes]
-    unlisted = [name for name in [*config.servers, *loaded.off] if name not in listings]
+    # What a server lists to others than the gateway is not known either.
+    whole = {name for name in listings if name in config.servers and config.servers[name].catalog == "shared"}
+    unlisted = [name for name in [*config.servers, *loaded.off] if name not in whole]
     known = [*targets, *extensions.unlisted(catalog)]
     findings = Findings([loaded.locate(problem) for problem in dead_rules(engine, known, unlisted)])
     findings.notes += [_held(item) for item in catalog.held_back]
-    for principal in _principals(loaded):
+    own = [name for name, server in config.servers.items() if server.catalog == "principal"]
+    if own and config.policies:
+        findings.notes.append(f"they list by who asks, so rules about them are not judged: {', '.join(own)}")
+    for principal in _principals(loaded) if not own else ():
         if sees_nothing(engine, principal, targets):
             findings.notes.append(f"{principal.label} sees nothing")
     return findings

@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 
 from gateway.audit import events
 from gateway.model.catalog import Kind
-from gateway.pinning import diff
+from gateway.pinning import diff, forms
 from gateway.pinning.diff import Line
 from gateway.pinning.fingerprint import Fingerprint, text_of
 from gateway.pinning.pins import Pin
@@ -50,7 +50,8 @@ class News:
         if pin is not None or verdict.barred:
             for item in verdict.differences:
                 if item.identity not in told:
-                    self._difference(server, item, lines_of(item, pin, seen))
+                    of = "principal" if item.form else "shared"
+                    self._difference(server, item, lines_of(item, pin, seen), connection=of)
                     if verdict.barred and item.effect is Effect.QUARANTINE:
                         self._quarantined(server, item, verdict.hidden)
                     elif item.item in verdict.held:
@@ -97,8 +98,8 @@ def lines_of(item: Difference, pin: Pin | None, seen: Fingerprint) -> tuple[Line
         return diff.texts(pin.instructions.text if pin is not None else "", seen.instructions)
     if item.aspect not in ("definition", "new_definition", "removed_definition"):
         return ()
-    known = pin.definitions.get(item.item, ()) if pin is not None else ()
-    now = (seen.definitions or {}).get(item.item)
+    known = pin.definitions.get(item.subject, ()) if pin is not None else ()
+    now = forms.found(seen, item.item, item.after) if item.form else (seen.definitions or {}).get(item.item)
     return diff.lines(known[-1].text if known else "", text_of(now) if now is not None else "")
 
 

@@ -85,16 +85,18 @@ class Operator:
             "database": runtime.durable.status(),
             "approvals": {"pending": runtime.oversight.ledger.pending},
             "alerts": runtime.oversight.alerts.status(),
-            "servers": report.servers(snapshot.loaded, runtime.pool.status(), snapshot.catalog, self._pin),
+            "servers": report.with_own(
+                report.servers(snapshot.loaded, runtime.pool.status(), snapshot.catalog, self._pin),
+                {name: runtime.personal.count(name) for name in snapshot.own},
+            ),
         }
 
     @staticmethod
     def _weights(snapshot: Snapshot) -> Object:
         """Return what the list of each configured client weighs, and that of anonymous callers where there are any."""
         names = report.weighed(snapshot.loaded, len(snapshot.catalog.by_kind.get(Kind.TOOL, ())))
-        return {
-            name: report.weight(snapshot.listed(Kind.TOOL, principal_named(snapshot, name), None)) for name in names
-        }
+        whos = {name: principal_named(snapshot, name) for name in names}
+        return {name: report.weight(snapshot.of(who).listed(Kind.TOOL, who, None)) for name, who in whos.items()}
 
     def _pin(self, server: str) -> report.PinReport:
         trust = self._runtime.trust
@@ -137,7 +139,7 @@ class Operator:
         return await self._approvalboard.deny(act, entry_id, reason)
 
     def tools_as(self, principal: str, view: str | None = None) -> Object:
-        """Return what a principal sees, through a view or all, and why the rest is hidden.
+        """Return what a principal sees, through a view or all, and why the rest is hidden; asks no server for it.
 
         Raises:
             KeyError: no such client or view is configured.
@@ -146,12 +148,16 @@ class Operator:
         who = principal_named(snapshot, principal)
         if view is not None and view not in snapshot.config.views:
             raise KeyError(f'no view "{view}" is configured')
+        snapshot = snapshot.of(who)
         routes = snapshot.catalog.by_kind.get(Kind.TOOL, ())
         visible = [route for route in routes if snapshot.sees(who, view, target_of(route))]
         hidden = [route for route in routes if not snapshot.sees(who, view, target_of(route))]
         held = [item for item in snapshot.catalog.held_back if item.kind is Kind.TOOL]
         reasons = {f"{route.server}/{route.name}": self._why(snapshot, who, view, route) for route in hidden}
         reasons |= {f"{item.server}/{item.name}": item.reason for item in held}
+        reasons |= {
+            f"{server}/*": f"its own lists: {why}" for server, why in self._runtime.personal.reasons(who).items()
+        }
         return {
             "principal": who.id,
             "tools": [_tool(route) for route in visible],
@@ -184,6 +190,9 @@ class Operator:
         """
         snapshot = self._runtime.current()
         who = principal_named(snapshot, principal)
+        if snapshot.own:
+            await self._runtime.personal.ready(who)
+            snapshot = self._runtime.current().of(who)
         route = _route(snapshot, target)
         call = Call(
             id=new_call_id(),

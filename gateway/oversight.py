@@ -50,9 +50,9 @@ class Oversight:
     """Approvals and alerts of one gateway."""
 
     def __init__(
-        self, places: Places, write: Callable[[Object], None], metrics: Metrics, catalog: Callable[[], Catalog]
+        self, places: Places, write: Callable[[Object], None], metrics: Metrics, catalog: Callable[[Principal], Catalog]
     ) -> None:
-        """Read the approvals that were kept; ``write`` takes audit records, ``catalog`` is that of now.
+        """Read the approvals that were kept; ``write`` takes audit records, ``catalog`` is that of a principal now.
 
         Raises:
             ConfigError: their file is damaged.
@@ -96,7 +96,7 @@ class Oversight:
         """Return the digest of what a call names as it is now; of one that is listed no more, what it was."""
         if call.definition is None:
             return ""
-        route = self._catalog().by_name.get((call.definition.kind, call.exposed))
+        route = self._catalog(call.principal).by_name.get((call.definition.kind, call.exposed))
         same = route is not None and (route.server, route.name) == (call.target.server, call.target.name)
         return route.definition.digest if route is not None and same else call.definition.digest
 

@@ -110,10 +110,9 @@ class Pinboard:
 
     def _as_shown(self, name: str, item: str, digests: Mapping[str, str]) -> list[Difference]:
         chosen = _chosen(name, self._trust.watched(name), item)
-        now = {each.item: each.after for each in chosen}
         if item:
-            chosen = chosen[:1]
-            now = {chosen[0].item: chosen[0].after}
+            chosen = [each for each in chosen if each.subject == chosen[0].subject]
+        now = {each.item: each.after for each in chosen}
         if dict(digests) != now:
             raise Conflict(_CHANGED)
         return chosen
@@ -155,7 +154,8 @@ def _pinned(pin: Pin | None, item: str) -> bool:
 
 def _matching(watched: Watched | None, item: str) -> list[Difference]:
     found = watched.verdict.differences if watched is not None else ()
-    return [each for each in found if not item or each.item in (item, f"{_TOOL}{item}")]
+    names = {item, f"{_TOOL}{item}"}
+    return [each for each in found if not item or each.item in names or each.subject in names]
 
 
 def _chosen(name: str, watched: Watched | None, item: str) -> list[Difference]:

@@ -45,6 +45,15 @@ def servers(
     return report
 
 
+def with_own(servers: Object, counts: Mapping[str, tuple[int, int]]) -> Object:
+    """Add to a report of how many principals the lists are known, and cannot be had, where each has its own."""
+    for name, (known, failing) in counts.items():
+        told: Object = {"known": known, "failing": failing}
+        each = servers.get(name)
+        servers = servers | {name: {**each, "own_lists": told} if isinstance(each, dict) else each}
+    return servers
+
+
 MAX_CLIENTS: Final = 50
 MAX_JUDGED: Final = 20_000
 """Clients in a status, and decisions that may be spent on what they see; the status of more than that says nothing."""

@@ -20,10 +20,9 @@ from gateway.audience import Audience
 from gateway.audit import events
 from gateway.audit.fields import session_hash
 from gateway.audit.keys import load_key
-from gateway.audit.record import DecisionFacts
 from gateway.auditing import Shipping, audit_log
 from gateway.auth.throttle import Throttle
-from gateway.catalog.build import build
+from gateway.catalog.build import parted, whole
 from gateway.catalog.guidance import sections
 from gateway.catalog.refresh import Refresher
 from gateway.compiling import compiled
@@ -37,7 +36,7 @@ from gateway.downstream.oauth.vault import CREDENTIALS
 from gateway.downstream.pool import Pool, PoolOptions
 from gateway.durable import Durable
 from gateway.listings import Listings, changed_kinds, unseen
-from gateway.model.call import Call, Caller, Target
+from gateway.model.call import Call, Caller
 from gateway.model.catalog import Catalog, Kind, Listing
 from gateway.model.exchange import Exchange
 from gateway.model.outcome import Outcome
@@ -45,19 +44,19 @@ from gateway.model.principal import Principal
 from gateway.neighbours import Neighbours
 from gateway.news import News
 from gateway.oversight import Oversight, Places
+from gateway.personal import Means, Personal
 from gateway.pinning.pins import PIN_FILE
 from gateway.pipeline.compose import Ingredients, compose
 from gateway.pipeline.filter import Filter, sieves
 from gateway.pipeline.finder import Finder, Words
 from gateway.pipeline.rounds import Terms
 from gateway.pipeline.snapshot import Snapshot, snapshot_digest
-from gateway.policy.decision import Question
 from gateway.policy.limits import InFlight, Limiter, RequestBudget
 from gateway.policy.repeats import Repeats
 from gateway.protocol.rawjson import Object, Value
 from gateway.recollection import recollect
 from gateway.reloading import Reloading, Running
-from gateway.samples import Samples
+from gateway.samples import Samples, why_hidden
 from gateway.sharing import Sharing
 from gateway.state.files import secure_directory
 from gateway.state.sealing import Sealer
@@ -108,10 +107,10 @@ class Runtime:
         self.audit = audit_log(loaded, state, self.metrics)
         self._shipping = Shipping(config, state, self.audit, self.metrics)
         places = Places(documents, self.sealer, audit_key, self._store)
-        self.oversight = Oversight(places, self._write, self.metrics, lambda: self._snapshot.catalog)
+        self.oversight = Oversight(places, self._write, self.metrics, lambda who: self._snapshot.of(who).catalog)
         self._accounts = Accounts(self.audit, audit_key, self._write, self.post.name)
         self.traffic = TrafficLog()
-        self._samples = Samples(self._write, audit_key, self._why_hidden)
+        self._samples = Samples(self._write, audit_key, lambda call: why_hidden(self._snapshot, call))
         self._suspicions = Suspicions(self._write, self.metrics)
         self._admission = Admission(self._tasks, self.metrics, self._write)
         self.certificate_refused = self._admission.certificate_refused(self._samples.refused_early)
@@ -128,7 +127,15 @@ class Runtime:
                 self._guardian,
                 key=pin_key,
                 eras=state / "eras.json",
-                hooks=Hooks(self._changed, seen.left, updated.tell, seen.circuit, self._ended, elicited.tell),
+                hooks=Hooks(
+                    self._changed,
+                    seen.left,
+                    updated.tell,
+                    seen.circuit,
+                    self._ended,
+                    elicited.tell,
+                    on_own_change=lambda *news: self.personal.heard(*news),
+                ),
                 meters=ServerMeters(self.metrics),
                 inspector=self.trust,
                 desk=self._desk,
@@ -142,8 +149,10 @@ class Runtime:
         self._listings = Listings(documents, pin_key)
         self._listings.take(self._listings.look(loaded))
         self._refresher = Refresher(self.pool, self._publish, config.naming.list_ttl, self._tasks)
+        means = Means(self.pool, self.trust, pin_key, self.current, self._judged, self._suspicions.tell, self._name)
+        self.personal = Personal(means, self._tasks, config.naming.list_ttl)
         self.trust.connect(
-            World(lambda server: self._refresher.settled(server, FRESH), self._judged, self.pool.sever, self.pool.retry)
+            World(lambda server: self._refresher.settled(server, FRESH), self._judged, self.pool.sever, self._retry)
         )
         self._draining = self.leaving = False
         self._snapshot = self._compile(loaded)
@@ -236,19 +245,9 @@ class Runtime:
     async def denied(self, call: Call) -> None:
         """Audit a call of a name that is unknown or hidden; floods of them in sums."""
         self._samples.denied(call)
-        hidden = self._snapshot.hidden(call.target.kind, call.exposed)
+        hidden = self._snapshot.of(call.principal).hidden(call.target.kind, call.exposed)
         self.traffic.denied(call, hidden.server if hidden is not None else "")
         self.oversight.alerts.denied(call, hidden)
-
-    def _why_hidden(self, call: Call) -> tuple[Target, DecisionFacts] | None:
-        target = self._snapshot.hidden(call.target.kind, call.exposed)
-        if target is None:
-            return None
-        question = Question(call.principal, target, {}, call.caller.view, datetime.now(UTC))
-        decision = self._snapshot.engine.decide(question)
-        if decision.allowed:
-            return None
-        return target, DecisionFacts("deny", decision.policy, decision.rule, decision.reason)
 
     def _put(self, loaded: LoadedConfig, renewed: Collection[str]) -> None:
         self._snapshot = self._compile(loaded)
@@ -271,6 +270,7 @@ class Runtime:
         self.oversight.apply(loaded)
         self.trust.apply(config)
         self._refresher.apply(config.servers)
+        self.personal.apply(loaded, renewed)
         self.pool.apply(config.servers, renewed)
 
     def _compile(self, loaded: LoadedConfig) -> Snapshot:
@@ -304,11 +304,25 @@ class Runtime:
         listings = self._listings.known(loaded)
         verdicts = self.trust.verdicts(config, listings)
         guidance = sections(config.servers, {name: verdict.spoken for name, verdict in verdicts.items()})
-        catalog = replace(build(config.naming, config.servers, listings, partial(hold, verdicts)), guidance=guidance)
+        parts = parted(config.naming, config.servers, listings, partial(hold, verdicts))
+        catalog = replace(whole(parts, listings), guidance=guidance)
         authenticator = self._admission.authenticator(loaded)
         withheld = frozenset(name for name, verdict in verdicts.items() if verdict.hidden)
-        digest, found = snapshot_digest(loaded.digest, catalog), Finder(self._words)
-        return Snapshot(loaded, catalog, engine, authenticator, chain, digest, withheld, sifter.sift, finder=found)
+        return Snapshot(
+            loaded,
+            catalog,
+            engine,
+            authenticator,
+            chain,
+            snapshot_digest(loaded.digest, catalog),
+            withheld,
+            sifter.sift,
+            finder=Finder(self._words),
+            own=tuple(name for name, server in config.servers.items() if server.catalog == "principal"),
+            parts=parts,
+            verdicts=verdicts,
+            portray=self.personal.portray,
+        )
 
     def _ended(self, call: Call, exchange: Exchange, outcome: Outcome) -> None:
         self._accounts.close(self._snapshot, call, exchange, outcome)
@@ -328,7 +342,12 @@ class Runtime:
         if judged or before != listing:
             self._recompile()
             _log.info("catalog_changed", server=name, definitions=len(listing.definitions))
-        self._listeners.tell(name, kinds - unseen(name, changed_kinds(before, listing), shown, self._snapshot.catalog))
+        if name not in self._snapshot.own:
+            quiet = unseen(name, changed_kinds(before, listing), shown, self._snapshot.catalog)
+            self._listeners.tell(name, kinds - quiet)
+        elif judged:
+            # Nobody is shown these lists, but what may be shown of those that each principal has.
+            self.personal.rejudged(name)
         if before != listing:
             # Last, and not on the loop: it waits for the disk.
             await self._listings.keep(server, listing)
@@ -338,19 +357,32 @@ class Runtime:
         self._look_at(self._snapshot.catalog)
 
     def _look_at(self, catalog: Catalog) -> None:
-        self.metrics.known_tools(route.exposed for route in catalog.by_kind.get(Kind.TOOL, ()))
+        self._name()
         self._suspicions.tell(catalog.suspicions)
+
+    def _name(self) -> None:
+        tools = self._snapshot.catalog.by_kind.get(Kind.TOOL, ())
+        self.metrics.known_tools([*(route.exposed for route in tools), *self.personal.names])
 
     def _judged(self, server: str) -> None:
         """Show or hide what a verdict says, and tell those whose lists that changes."""
         shown, everything = self._snapshot.catalog, frozenset(Kind)
         self._recompile()
+        if server in self._snapshot.own:
+            self.personal.rejudged(server)
+            return
         self._listeners.tell(server, everything - unseen(server, everything, shown, self._snapshot.catalog))
+
+    def _retry(self, server: str) -> None:
+        self.pool.retry(server)
+        self.personal.retry(server)
 
     def _changed(self, server: str, kinds: frozenset[Kind]) -> None:
         self._attendance.came(server, self.pool.hello(server))
         if server in self._snapshot.config.servers:
             self._refresher.changed(server, kinds)
+        if server in self._snapshot.own:
+            self.personal.announced(server, kinds)
 
     def _alert(self, kind: str, facts: Object) -> None:
         self.oversight.alerts.raised(kind, facts)

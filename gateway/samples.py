@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from functools import partial
 from typing import Final, TypeAlias
 
@@ -19,6 +20,8 @@ from gateway.audit.record import DecisionFacts
 from gateway.auth.throttle import MAX_SOURCES, site_of
 from gateway.model.call import Call, Caller, Target
 from gateway.model.principal import Principal
+from gateway.pipeline.snapshot import Snapshot
+from gateway.policy.decision import Question
 from gateway.protocol.rawjson import Object, Value
 
 LIST_SAMPLE: Final = 60.0
@@ -91,3 +94,15 @@ class Samples:
 
 def _asked(call: Call) -> Asked:
     return Asked(call.principal, call.caller, call.method, call.rpc_id)
+
+
+def why_hidden(snapshot: Snapshot, call: Call) -> tuple[Target, DecisionFacts] | None:
+    """Tell what a refused name stands for in its caller's lists, and which rule hides it; see ``WhyHidden``."""
+    target = snapshot.of(call.principal).hidden(call.target.kind, call.exposed)
+    if target is None:
+        return None
+    question = Question(call.principal, target, {}, call.caller.view, datetime.now(UTC))
+    decision = snapshot.engine.decide(question)
+    if decision.allowed:
+        return None
+    return target, DecisionFacts("deny", decision.policy, decision.rule, decision.reason)

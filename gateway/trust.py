@@ -9,20 +9,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
 
-from gateway.catalog.collect import collect
+from gateway.catalog.collect import One, collect
 from gateway.config.root import Config
 from gateway.config.servers import Server
-from gateway.downstream.dialect import Hello, Page
 from gateway.downstream.inspection import Inspector, Meeting, Offer, Quarantined, Seals
 from gateway.errors import ConfigError, DownstreamError, Reason
 from gateway.model.call import Call
-from gateway.model.catalog import Kind, Listing
+from gateway.model.catalog import Listing
 from gateway.model.outcome import Failure
 from gateway.news import News
-from gateway.pinning import approval, launchers
+from gateway.pinning import approval, forms, launchers
 from gateway.pinning.digests import seals_of, started
 from gateway.pinning.facts import STARTED, TOLD, configured
 from gateway.pinning.fingerprint import PINNED, Fingerprint, Wrong, definitions_of, key_of, told
@@ -31,7 +31,7 @@ from gateway.pinning.pins import Overtaken, Pin, Pins
 from gateway.pinning.verify import Difference, Effect, Verdict, judge
 from gateway.state.documents import Documents
 from gateway.telemetry.logs import get_logger
-from gateway.watched import Watched, World, executed, withheld
+from gateway.watched import Watched, World, differing, executed, withheld
 from gateway.witness import ask
 
 _log = get_logger("pins")
@@ -131,7 +131,7 @@ class Trust(Inspector):
             return None
         if not meeting.whose:
             hello = meeting.hello
-            facts = _told(hello.server_info, hello.version, hello.capabilities, meeting.key_digest)
+            facts = told(hello.server_info, hello.version, hello.capabilities, meeting.key_digest)
             watched.seen = watched.seen.with_facts(facts, TOLD)
         wrong = await ask(meeting, self._key) if watched.server.pin.probe is not None else None
         watched.seen = watched.seen.with_wrong("", None, "tls_pin").with_wrong(meeting.whose, wrong, "probe")
@@ -148,9 +148,12 @@ class Trust(Inspector):
 
     async def _offered(self, meeting: Meeting) -> dict[str, str]:
         """List what one principal's connection offers, and report what is not as approved."""
-        listing = await collect(_One(meeting), meeting.name)
+        listing = await collect(One(meeting.page, meeting.hello), meeting.name)
         pin = self._pins.get(meeting.name) or Pin()
         digests = {name: item.digest for name, item in definitions_of(listing).items()}
+        if meeting.server.catalog == "principal":
+            # That it is another list than others get is no news; what is new in it is told when the principal sees it.
+            return digests
         for name, digest in digests.items():
             known = pin.definitions.get(name, ())
             if known and digest not in {each.digest for each in known}:
@@ -172,16 +175,16 @@ class Trust(Inspector):
         watched = self._watched.get(server)
         if watched is None or not watched.terms.holds:
             return None
-        if not await self._world.settled(server):
+        if watched.server.catalog == "shared" and not await self._world.settled(server):
             raise _stale(server)
         watched = self._watched.get(server, watched)
-        reason = withheld(watched, call) or await self._differs(server, call, offer)
+        reason = withheld(watched, call) or await self._differs(watched, call, offer)
         if not reason:
             return None
         return Failure(Reason.DENIED, "", hidden=True, detail=f"pins: {reason}")
 
-    async def _differs(self, server: str, call: Call, offer: Offer | None) -> str:
-        definition = call.definition
+    async def _differs(self, watched: Watched, call: Call, offer: Offer | None) -> str:
+        definition, server = call.definition, call.target.server
         if offer is None or definition is None or definition.kind not in PINNED:
             return ""
         try:
@@ -189,10 +192,7 @@ class Trust(Inspector):
                 digest = (await offer.digests()).get(key_of(definition.kind, definition.name))
         except TimeoutError:
             raise _stale(server) from None
-        pin = self._pins.get(server) or Pin()
-        approved = {each.digest for each in pin.definitions.get(key_of(definition.kind, definition.name), ())}
-        fine = digest is None or digest == definition.digest or digest in approved
-        return "" if fine else "another definition on this principal's own connection"
+        return "" if digest is None else differing(watched, self._pins.get(server), definition, digest)
 
     # What the runtime reports.
 
@@ -205,10 +205,39 @@ class Trust(Inspector):
         watched = self._watched.get(name)
         if watched is None or watched.terms.mode == "off":
             return False
-        facts = _told(listing.server_info, listing.version, listing.capabilities, key_digest)
+        facts = told(listing.server_info, listing.version, listing.capabilities, key_digest)
         watched.seen = watched.seen.with_facts(facts, TOLD).listing(listing)
         await self._record(name)
         return self._judge(name)
+
+    async def offered(self, listing: Listing, whose: str) -> bool:
+        """Compare the lists of one principal with the pin; the first sight is durable before this returns.
+
+        Returns whether anything is hidden or shown now that was not before.
+        """
+        watched = self._watched.get(listing.server)
+        if watched is None or watched.terms.mode == "off":
+            return False
+        pin = self._pins.get(listing.server)
+        if pin is None and watched.seen.definitions is None and not watched.seen.own:
+            watched.seen = replace(watched.seen, instructions=listing.instructions)
+        definitions = definitions_of(listing)
+        watched.seen = watched.seen.with_own(whose, forms.unapproved(pin, definitions))
+        await self._record(listing.server)
+        watched = self._watched.get(listing.server)
+        if watched is None:
+            return False
+        left, before = forms.unapproved(self._pins.get(listing.server), definitions), watched.verdict
+        watched.seen = watched.seen.with_own(whose, left)
+        self._judge(listing.server)
+        # What else is held back of it changes nothing of what anybody else is shown.
+        return (watched.verdict.hidden, watched.verdict.forms) != (before.hidden, before.forms)
+
+    def forgotten(self, name: str, whose: str) -> None:
+        """Forget what differed in the lists of one principal, which are not known any more."""
+        watched = self._watched.get(name)
+        if watched is not None and whose in watched.seen.own:
+            watched.seen = watched.seen.with_own(whose, {})
 
     async def reread(self, changed: Callable[[str], bool]) -> None:
         """Take what other replicas have written, and write what could not be written before.
@@ -221,7 +250,7 @@ class Trust(Inspector):
             _log.error("pins_not_read", reason=error.problems[0].message)
             return
         for name in list(self._watched):
-            if self._pins.get(name) is None and self._watched[name].seen.definitions is not None:
+            if self._pins.get(name) is None and _is_known(self._watched[name].seen):
                 await self._record(name)
                 self._react(name)
         self._follow()
@@ -293,7 +322,7 @@ class Trust(Inspector):
         self._news.report(name, verdict, pin, watched.seen)
         if verdict.barred and not before.barred:
             self._world.sever(name, verdict.hidden)
-        return (verdict.hidden, verdict.held, verdict.spoken) != (before.hidden, before.held, before.spoken)
+        return verdict.shown != before.shown
 
     # What operators see and decide.
 
@@ -357,24 +386,9 @@ def _due(watched: Watched, pin: Pin | None) -> Pin | None:
     return approval.recorded(watched.seen, _now())
 
 
-class _One:
-    """One connection as a source of lists."""
-
-    def __init__(self, meeting: Meeting) -> None:
-        self._meeting = meeting
-
-    async def page(self, server: str, kind: Kind, cursor: str | None) -> Page:
-        """Ask it for one page."""
-        return await self._meeting.page(kind, cursor)
-
-    def hello(self, server: str) -> Hello | None:
-        """Return its own words."""
-        return self._meeting.hello
-
-
-def _told(server_info: object, version: str, capabilities: object, key_digest: str) -> dict[str, str]:
-    facts = told(server_info, version, capabilities)
-    return facts | {"tls_key": key_digest} if key_digest else facts
+def _is_known(seen: Fingerprint) -> bool:
+    """Tell whether any lists of a server were read."""
+    return seen.definitions is not None or bool(seen.own)
 
 
 def _stale(server: str) -> DownstreamError:

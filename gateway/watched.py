@@ -8,9 +8,12 @@ from dataclasses import dataclass, field
 
 from gateway.config.servers import Server
 from gateway.downstream.command import plan
+from gateway.downstream.oauth.signin import is_tool
 from gateway.model.call import Call
 from gateway.model.catalog import Definition, Kind
+from gateway.model.principal import Principal
 from gateway.pinning.fingerprint import PINNED, Fingerprint, key_of
+from gateway.pinning.pins import Pin
 from gateway.pinning.verify import Terms, Verdict
 from gateway.pipeline.resources import matches_template
 
@@ -63,27 +66,56 @@ def hold(verdicts: Mapping[str, Verdict], server: str, definition: Definition) -
     verdict = verdicts.get(server)
     if verdict is None:
         return None
-    held = verdict.held.get(key_of(definition.kind, definition.name)) if definition.kind in PINNED else None
-    return verdict.hidden or held
+    if verdict.hidden or definition.kind not in PINNED:
+        return verdict.hidden or None
+    name = key_of(definition.kind, definition.name)
+    if verdict.forms is not None:
+        return verdict.forms.held(name, definition.digest) or None
+    return verdict.held.get(name)
 
 
 def withheld(watched: Watched, call: Call) -> str:
     """Say why what a call names is hidden at this moment; "" where it is not."""
     verdict, definition = watched.verdict, call.definition
+    if is_tool(call) and not verdict.barred:
+        # The gateway's own: nothing of its server can be known before it was called.
+        return ""
     if verdict.hidden:
         return verdict.hidden
     if definition is not None and definition.kind in PINNED:
         return _withheld_definition(watched, definition)
     if definition is None:
-        for item, reason in verdict.held.items():
+        for item, reason in _held_of(watched, call.principal).items():
             kind, _, template = item.partition(":")
             if kind == Kind.TEMPLATE and (template == call.target.name or matches_template(template, call.target.name)):
                 return reason
     return ""
 
 
+def _held_of(watched: Watched, principal: Principal) -> Mapping[str, str]:
+    """Return why single definitions are held back from a principal, by ``kind:name``."""
+    forms = watched.verdict.forms
+    if forms is None:
+        return watched.verdict.held
+    own = watched.seen.own.get(principal.id, {})
+    return {name: reason for name, item in own.items() if (reason := forms.held(name, item.digest))}
+
+
+def differing(watched: Watched, pin: Pin | None, definition: Definition, digest: str) -> str:
+    """Say why a definition with another digest must not be called in place of one that may, "" where it may be."""
+    name, forms = key_of(definition.kind, definition.name), watched.verdict.forms
+    if digest == definition.digest or (forms is not None and not forms.held(name, digest)):
+        return ""
+    approved = pin.definitions.get(name, ()) if pin is not None and forms is None else ()
+    known = any(each.digest == digest for each in approved)
+    return "" if known else "another definition on this principal's own connection"
+
+
 def _withheld_definition(watched: Watched, definition: Definition) -> str:
     name = key_of(definition.kind, definition.name)
+    if watched.verdict.forms is not None:
+        # Whether it is still offered is for the principal's own lists to say, which it was found in.
+        return watched.verdict.forms.held(name, definition.digest)
     if name in watched.verdict.held:
         return watched.verdict.held[name]
     known = watched.seen.definitions

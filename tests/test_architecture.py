@@ -31,6 +31,7 @@ LAYERS: Final[tuple[frozenset[str], ...]] = tuple(
         "attendance durable listings news watched witness alerts traffic reloading",
         "accounts compiling rollcall wiring auditing tracing admission recollection report judgement replay trust"
         " samples sharing neighbours suspicion oversight",
+        "personal",
         "runtime pinboard approvalboard",
         "operations dashboard",
         "app",

@@ -85,3 +85,11 @@ def test_what_gateways_share_is_tried_live_and_left_alone_otherwise(tmp_path: Pa
     assert "hush" not in str(problem)
     shared = {"state": {"database": f"file://{tmp_path / 'shared'}", "sealing_keys": ["k" * 32]}}
     assert against_live(load(write(tmp_path, **shared), {})).problems == []
+
+
+def test_rules_about_a_server_that_lists_by_who_asks_are_not_judged(tmp_path: Path) -> None:
+    servers = {"a": {**notes(tmp_path, "one"), "catalog": "principal"}}
+    path = write(tmp_path, servers=servers, clients=CLIENTS, policies=[policy("a/only_some_see_it")])
+    findings = against_live(load(path, {}))
+    assert findings.problems == []
+    assert findings.notes == ["they list by who asks, so rules about them are not judged: a"]

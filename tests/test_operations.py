@@ -107,3 +107,20 @@ async def test_a_reload_goes_through(tmp_path: Path) -> None:
         write(tmp_path, servers={"a": notes(tmp_path, "one")})
         assert (await operator.reload(ACT))["ok"] is True
         await until(lambda: len(tools(runtime)) == 6, "everything for anonymous")
+
+
+async def test_what_somebody_sees_of_a_server_that_lists_by_who_asks_is_what_it_was_listed(tmp_path: Path) -> None:
+    servers = {"a": {**notes(tmp_path, "one"), "catalog": "principal"}}
+    path = write(tmp_path, servers=servers, clients={"bot": {"key": KEY}})
+    async with running(path) as runtime:
+        operator = await ready(runtime)
+        assert operator.tools_as("bot")["tools"] == []
+        assert operator.tools_as("bot")["hidden"] == [{"tool": "a/*", "why": "its own lists: not read yet"}]
+        answer = await operator.call_as(ACT, "bot", "a/whoami", {})
+        assert "one" in json.dumps(answer)
+        seen = operator.tools_as("bot")
+        assert "a__whoami" in json.dumps(seen["tools"])
+        assert seen["hidden"] == []
+        status = operator.status()
+    assert status["servers"]["a"]["own_lists"] == {"known": 1, "failing": 0}  # type: ignore[index,call-overload]  # reason: JSON.
+    assert status["clients"]["bot"]["tools"] == len(seen["tools"])  # type: ignore[index,call-overload,arg-type]  # reason: JSON.

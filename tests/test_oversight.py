@@ -40,7 +40,7 @@ class World:
         self.metrics = Metrics()
         self.catalog = Catalog()
         places = Places(FolderDocuments(folder), Sealer([b"s" * 32]), AuditKey.of(b"k" * 32), MemoryStore())
-        self.oversight = Oversight(places, self.entries.append, self.metrics, lambda: self.catalog)
+        self.oversight = Oversight(places, self.entries.append, self.metrics, lambda who: self.catalog)
 
     @property
     def events(self) -> list[object]:

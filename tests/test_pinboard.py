@@ -140,3 +140,30 @@ async def test_a_wrong_answer_cannot_be_approved_but_a_server_be_asked_again(boa
         await board.approve(ACT, SERVERS, "a/probe:/x", digests(board, "a/probe:/x"))
     await board.approve(ACT, SERVERS, "a", digests(board, "a"))
     assert trust.state("a") == "recorded"
+
+
+async def test_forms_of_a_name_are_shown_and_decided_one_by_one_or_together(tmp_path: Path, audit: AuditLog) -> None:
+    servers = {"a": {"url": "http://127.0.0.1:1/mcp", "catalog": "principal"}}
+    trust = Trust(FolderDocuments(tmp_path), b"k" * 32, News(lambda entry: None, Metrics(), lambda kind, facts: None))
+    trust.apply(Config.model_validate({"servers": servers, "clients": {"bot": {"key": "k" * 40}}}))
+    for number, text in enumerate(("one", "two", "three", "four")):
+        await trust.offered(listing("a", tool("t", description=text)), f"key:{number}")
+    board = Pinboard(trust, audit)
+    shown = {each["after"]: each for each in server(board.show(["a"], "a/t"))["differences"]}
+    assert len(shown) == 3
+    paged = board.part(["a"], "a", 1, 1)
+    assert (paged["total"], len(server({"servers": {"a": paged}})["differences"])) == (3, 1)
+    two, three, four = (tool("t", description=text).digest for text in ("two", "three", "four"))
+    assert shown[two]["diff"] == [{"pointer": "/description", "before": "one", "after": "two"}]
+    item = shown[four]["item"]
+    await board.reject(ACT, ["a"], f"a/{item}", {item: four})
+    with pytest.raises(Conflict):
+        await board.approve(ACT, ["a"], "a/t", {shown[two]["item"]: two})
+    both = {shown[digest]["item"]: digest for digest in (two, three)}
+    for one, digest in both.items():
+        await board.approve(ACT, ["a"], f"a/{one}", {one: digest})
+    left = server(board.show(["a"], "a"))["differences"]
+    assert [(each["item"], each["rejected"]) for each in left] == [(item, True)]
+    pin = trust.pin("a")
+    assert pin is not None
+    assert len(pin.definitions["tool:t"]) == 3

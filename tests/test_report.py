@@ -7,6 +7,7 @@ from dataclasses import replace
 from gateway import report
 from gateway.downstream.health import ServerStatus, State
 from gateway.model.catalog import HeldBack, Kind
+from gateway.protocol.rawjson import Object
 from gateway.report import PinReport
 from tests.kit.configs import loaded
 from tests.kit.definitions import catalog_of, definition, tool
@@ -75,3 +76,10 @@ def test_what_would_take_long_to_judge_is_not_told() -> None:
     assert report.weighed(loaded({"clients": many}), 1) == []
     assert report.weighed(loaded(), report.MAX_JUDGED) == ["anonymous"]
     assert report.weighed(loaded(), report.MAX_JUDGED + 1) == []
+
+
+def test_where_each_has_its_own_lists_it_is_told_of_how_many() -> None:
+    servers: Object = {"a": {"state": "up"}, "b": {"state": "up"}}
+    told = report.with_own(servers, {"a": (3, 1)})
+    assert told == {"a": {"state": "up", "own_lists": {"known": 3, "failing": 1}}, "b": {"state": "up"}}
+    assert report.with_own(servers, {}) == servers

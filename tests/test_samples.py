@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
 from gateway import samples
 from gateway.audit.keys import AuditKey
 from gateway.audit.record import DecisionFacts
+from gateway.auth.authenticate import Authenticator
 from gateway.model.call import Call, Caller, Target
-from gateway.model.catalog import Kind
+from gateway.model.catalog import Catalog, Kind
 from gateway.model.principal import Principal
+from gateway.pipeline.interceptor import Chain
+from gateway.pipeline.snapshot import Snapshot
+from gateway.policy.engine import Engine
 from gateway.protocol.rawjson import Object
 from gateway.protocol.versions import Era
 from gateway.samples import Samples
+from tests.kit.calls import Next
+from tests.kit.configs import loaded
+from tests.kit.definitions import catalog_of, tool
 
 ALICE = Principal("key:alice", "key", "alice")
 CALLER = Caller(Era.MODERN, "2026-07-28", source="203.0.113.9")
@@ -118,3 +127,20 @@ async def test_what_has_fallen_silent_is_told_while_the_gateway_runs(
         *(("list.served", 1), ("ratelimit.refused", 1)),
         *(("list.served", 2), ("ratelimit.refused", 2)),
     ]
+
+
+def test_what_hides_a_name_is_told_by_its_callers_own_lists() -> None:
+    policies = [{"name": "p", "clients": ["*"], "allow": ["a/*"]}]
+    settings: dict[str, object] = {"servers": {"crm": {"command": "x"}}, "policies": policies}
+    config = loaded(settings)
+    chain, nobody = Chain([], Next()), Authenticator(config, lambda: datetime.now(UTC))
+    base = Snapshot(config, Catalog(), Engine.build(config), nobody, chain)
+    mine = replace(base, catalog=catalog_of({"crm": [tool("inbox")]}))
+    base = replace(base, own=("crm",), portray=lambda snapshot, who: mine if who is ALICE else snapshot)
+    found = samples.why_hidden(base, named("crm__inbox"))
+    assert found is not None
+    assert (found[0].name, found[1].action) == ("inbox", "deny")
+    bob = replace(named("crm__inbox"), principal=Principal("key:bob", "key", "bob"))
+    assert samples.why_hidden(base, bob) is None
+    allowed = loaded({**settings, "policies": []})
+    assert samples.why_hidden(replace(base, engine=Engine.build(allowed)), named("crm__inbox")) is None

@@ -19,6 +19,7 @@ from gateway.model.call import Call, Target
 from gateway.model.catalog import Kind, Listing
 from gateway.model.exchange import Exchange
 from gateway.model.outcome import Complete, Outcome
+from gateway.pinning import forms
 from gateway.pinning.pins import Overtaken
 from gateway.pinning.verify import NOT_APPROVED
 from gateway.protocol import rawjson
@@ -517,3 +518,66 @@ async def test_pins_that_are_damaged_by_others_stay_as_they_are_known(tmp_path: 
     differences = watched.trust.watched("a").verdict.differences  # type: ignore[union-attr] # it is configured
     assert not await watched.trust.decide("a", differences, approve=True)
     assert watched.trust.state("a") == "changed"
+
+
+async def test_lists_of_single_principals_are_recorded_and_held_to_like_everybodys(tmp_path: Path) -> None:
+    """S139, S142: the gateway's own connection need never list anything."""
+    watched = Watched(tmp_path, command(tmp_path, catalog="principal"))
+    trust, changed = watched.trust, tool("t", description="other")
+    assert await trust.offered(known(tool("t")), "key:bot")
+    assert watched.events() == ["pin.recorded"]
+    assert not await trust.offered(known(tool("t")), "key:bot")
+    # It is held back from whoever is listed it, and nobody else is shown anything else.
+    assert not await trust.offered(known(changed), "key:eve")
+    form = forms.item_of("tool:t", changed.digest)
+    assert (watched.named(), trust.changed("a"), trust.state("a")) == ([form], [form], "changed")
+    assert await trust.cleared(call("t", definition=tool("t"))) is None
+    assert await trust.cleared(call("t", definition=changed)) is not None
+    watched.settled = False
+    assert await trust.cleared(call("t", definition=tool("t"))) is None
+    offer = await trust.met(meeting(watched, None, "principal:key:bot", changed))
+    assert offer is not None
+    assert await trust.cleared(call("t", definition=tool("t")), offer) is not None
+    state = trust.watched("a")
+    assert state is not None
+    [difference] = state.verdict.differences
+    assert await trust.decide("a", [difference], approve=True)
+    assert await trust.cleared(call("t", definition=tool("t")), offer) is None
+    assert await trust.cleared(call("t", definition=changed), offer) is None
+    assert trust.state("a") == "recorded"
+    trust.forgotten("a", "key:eve")
+    trust.forgotten("gone", "key:eve")
+    assert state.seen.own == {}
+
+
+async def test_own_lists_of_servers_that_are_not_watched_change_nothing(tmp_path: Path) -> None:
+    watched = Watched(tmp_path, command(tmp_path, catalog="principal", pin={"mode": "off"}))
+    assert not await watched.trust.offered(known(tool("t")), "key:bot")
+    assert not await watched.trust.offered(listing("gone", tool("t")), "key:bot")
+    assert watched.events() == []
+
+
+async def test_a_first_sight_of_ones_own_that_could_not_be_written_is_written_later(tmp_path: Path) -> None:
+    watched = Watched(tmp_path / "gone", command(tmp_path, catalog="principal"))
+    assert not await watched.trust.offered(known(tool("t")), "key:bot")
+    assert watched.trust.state("a") == "unknown"
+    (tmp_path / "gone").mkdir()
+    await watched.trust.reread(anything)
+    assert watched.trust.state("a") == "recorded"
+
+
+async def test_a_form_that_another_replica_approved_may_be_shown_where_nobody_was_listed_it_yet(tmp_path: Path) -> None:
+    one, two = (Watched(tmp_path, command(tmp_path, catalog="principal")) for _ in range(2))
+    changed = tool("t", description="other")
+    await one.trust.offered(known(tool("t")), "key:bot")
+    await two.trust.reread(anything)
+    await one.trust.offered(known(changed), "key:eve")
+    watched = one.trust.watched("a")
+    assert watched is not None
+    assert await one.trust.decide("a", watched.verdict.differences, approve=True)
+    two.changed.clear()
+    await two.trust.reread(anything)
+    assert two.changed == ["a"]
+    assert hold(two.trust.verdicts(two.config(), {}), "a", changed) is None
+    assert not await two.trust.offered(known(changed), "key:eve")
+    assert two.trust.state("a") == "recorded"

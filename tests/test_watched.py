@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from gateway.model.catalog import Kind
+from dataclasses import replace
+
+from gateway.downstream.oauth import signin
+from gateway.model.call import Target
+from gateway.model.catalog import Definition, Kind
+from gateway.pinning.approval import recorded
 from gateway.pinning.fingerprint import Fingerprint
+from gateway.pinning.forms import Forms
 from gateway.pinning.verify import Terms, Verdict
-from gateway.watched import Watched, World, hold, withheld
+from gateway.watched import Watched, World, differing, hold, withheld
 from tests.kit.calls import call
 from tests.kit.configs import loaded
 from tests.kit.definitions import definition, tool
@@ -41,3 +47,46 @@ async def test_nobody_acts_on_verdicts_until_somebody_does() -> None:
     world.changed("a")
     world.sever("a", "reason")
     world.retry("a")
+
+
+TWO = tool("t", description="two")
+PIN = recorded(
+    Fingerprint(definitions={"tool:t": tool("t"), "template:x://{a}": definition(Kind.TEMPLATE, "x://{a}")}), ""
+)
+
+
+def own(verdict: Verdict, **definitions: Definition) -> Watched:
+    """Return a server of which the caller is listed these."""
+    items = {f"{each.kind}:{each.name}": each for each in definitions.values()}
+    return Watched(SERVER, Terms("tofu", several=True), Fingerprint().with_own(call().principal.id, items), verdict)
+
+
+def test_of_a_server_that_lists_by_who_asks_each_form_is_judged_by_itself() -> None:
+    verdict = Verdict(forms=Forms(PIN, new=False))
+    assert hold({"a": verdict}, "a", tool("t")) is None
+    assert hold({"a": verdict}, "a", TWO) is not None
+    assert hold({"a": verdict}, "a", definition(Kind.RESOURCE, "r")) is None
+    assert hold({"a": replace(verdict, hidden="quarantined")}, "a", tool("t")) == "quarantined"
+    assert withheld(own(verdict), call(definition=tool("t"))) == ""
+    assert withheld(own(verdict), call(definition=TWO)) != ""
+    held = definition(Kind.TEMPLATE, "y://{a}")
+    reading = call("y://1", target=Target(Kind.RESOURCE, "a", "y://1"))
+    assert withheld(own(verdict, held=held), reading) != ""
+    assert withheld(own(verdict), reading) == ""
+
+
+def test_another_form_on_the_connection_is_called_where_it_was_approved_too() -> None:
+    strange = "another definition on this principal's own connection"
+    verdict = Verdict(forms=Forms(PIN, new=False))
+    assert differing(own(verdict), PIN, tool("t"), tool("t").digest) == ""
+    assert differing(own(verdict), PIN, TWO, tool("t").digest) == ""
+    assert differing(own(verdict), PIN, tool("t"), TWO.digest) == strange
+    assert differing(watched(Verdict()), PIN, TWO, tool("t").digest) == ""
+    assert differing(watched(Verdict()), PIN, tool("t"), TWO.digest) == strange
+    assert differing(watched(Verdict()), None, tool("t"), TWO.digest) == strange
+
+
+def test_signing_in_is_withheld_only_where_the_server_is_not_who_it_was() -> None:
+    asked = call("sign_in", definition=signin.tool("a"))
+    assert withheld(watched(Verdict(hidden="not approved yet")), asked) == ""
+    assert withheld(watched(Verdict(hidden="quarantined", barred=True)), asked) == "quarantined"

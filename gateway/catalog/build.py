@@ -18,8 +18,8 @@ from gateway.policy.schemas import Unusable
 from gateway.protocol import headers, rawjson
 from gateway.protocol.rawjson import JsonError
 
-_Found: TypeAlias = Route | HeldBack
-
+Part: TypeAlias = tuple[Route | HeldBack, ...]
+"""What one server contributes to a catalog, named and judged by itself; other servers' names may still collide."""
 
 Hold: TypeAlias = Callable[[str, Definition], str | None]
 """Says why a server's definition must not be exposed, None where it may: what pins and text rules have to say."""
@@ -38,19 +38,35 @@ def build(
     Tools and prompts whose exposed names are equal after NFKC and casefold are all held back and reported;
     adding a server never moves a name to it.
     """
-    found: list[_Found] = []
-    for name, server in servers.items():
-        listing = listings.get(name)
-        if listing is not None:
-            found += listing.rejected
-            found += _of_server(naming, server, listing, hold)
-    routes, held = _without_collisions(found)
-    mine = {name: listings[name] for name in servers if name in listings}
-    catalog = Catalog.of(routes, held, mine)
-    return replace(catalog, suspicions=tuple(hygiene.suspicions(mine.values(), routes)))
+    return whole(parted(naming, servers, listings, hold), listings)
 
 
-def _of_server(naming: Naming, server: Server, listing: Listing, hold: Hold) -> Iterable[_Found]:
+def parted(
+    naming: Naming, servers: Mapping[str, Server], listings: Mapping[str, Listing], hold: Hold = nothing_held
+) -> dict[str, Part]:
+    """Return what each server contributes that has listed anything, in config order."""
+    return {name: part(naming, server, listings[name], hold) for name, server in servers.items() if name in listings}
+
+
+def whole(parts: Mapping[str, Part], listings: Mapping[str, Listing]) -> Catalog:
+    """Make a catalog of parts, with what an operator should look at in it."""
+    mine = {name: listings[name] for name in parts}
+    catalog = assembled(parts, mine)
+    return replace(catalog, suspicions=tuple(hygiene.suspicions(mine.values(), catalog.routes)))
+
+
+def part(naming: Naming, server: Server, listing: Listing, hold: Hold = nothing_held) -> Part:
+    """Name what one server lists, in its own order."""
+    return (*listing.rejected, *_named(naming, server, listing, hold))
+
+
+def assembled(parts: Mapping[str, Part], listings: Mapping[str, Listing]) -> Catalog:
+    """Make a catalog of parts in this order; names that are equal across them are held back."""
+    routes, held = _without_collisions(item for each in parts.values() for item in each)
+    return Catalog.of(routes, held, listings)
+
+
+def _named(naming: Naming, server: Server, listing: Listing, hold: Hold) -> Iterable[Route | HeldBack]:
     name = listing.server
     namespace = slug(name) if server.namespace is None else server.namespace
     seen: set[tuple[Kind, str]] = set()
@@ -100,7 +116,7 @@ def _unclean(server: Server, definition: Definition) -> str | None:
     return None if reason is None else f"{reason} (text: {server.text})"
 
 
-def _without_collisions(found: Iterable[_Found]) -> tuple[list[Route], list[HeldBack]]:
+def _without_collisions(found: Iterable[Route | HeldBack]) -> tuple[list[Route], list[HeldBack]]:
     claims: dict[tuple[Kind, str], list[Route]] = {}
     ordered: list[Route] = []
     held: list[HeldBack] = []

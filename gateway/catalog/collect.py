@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -33,6 +33,22 @@ class Source(Protocol):
 
     def hello(self, server: str) -> Hello | None:
         """Return what the server said of itself, None while it is not connected."""
+
+
+@dataclass(frozen=True, slots=True)
+class One:
+    """One connection as a source of lists, whichever server is asked for."""
+
+    fetch: Callable[[Kind, str | None], Awaitable[Page]]
+    said: Hello
+
+    async def page(self, server: str, kind: Kind, cursor: str | None) -> Page:
+        """Ask it for one page."""
+        return await self.fetch(kind, cursor)
+
+    def hello(self, server: str) -> Hello | None:
+        """Return its own words."""
+        return self.said
 
 
 @dataclass(slots=True)

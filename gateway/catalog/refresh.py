@@ -22,7 +22,8 @@ MAX_AGE: Final = 300.0
 MIN_AGE: Final = 15.0
 RETRY: Final = 5.0
 """Seconds after which lists that could not be read, and are known to be out of date, are tried again."""
-_COALESCE: Final = 0.05
+COALESCE: Final = 0.05
+"""Seconds in which further news of changes is taken together."""
 _ALL: Final = frozenset(Kind)
 
 Publish: TypeAlias = Callable[[Listing, frozenset[Kind]], Awaitable[None]]
@@ -94,14 +95,14 @@ class Refresher:
                 # Jitter keeps many servers from being listed in one burst.
                 async with asyncio.timeout(watch.age * random.uniform(0.9, 1.1)):
                     await watch.wake.wait()
-                await asyncio.sleep(_COALESCE)
+                await asyncio.sleep(COALESCE)
             except TimeoutError:
                 watch.kinds = _ALL
             watch.wake.clear()
             kinds, watch.kinds = watch.kinds, frozenset()
             listing = await self._read(server, watch.last)
             if listing is not None:
-                watch.age, watch.last = self._age(listing), listing
+                watch.age, watch.last = age(listing, self.default_age), listing
                 await self._publish(listing, kinds)
                 if not watch.wake.is_set():
                     watch.stale = False
@@ -120,6 +121,8 @@ class Refresher:
             _log.warning("catalog_refresh_failed", server=server, reason=error.reason.value, detail=error.message)
             return None
 
-    def _age(self, listing: Listing) -> float:
-        seconds = self.default_age if listing.ttl_ms is None else listing.ttl_ms / 1000
-        return min(MAX_AGE, max(MIN_AGE, self.default_age if seconds <= 0 else seconds))
+
+def age(listing: Listing, default: float) -> float:
+    """Return the seconds for which lists are good; ``default`` where their server does not say."""
+    seconds = default if listing.ttl_ms is None else listing.ttl_ms / 1000
+    return min(MAX_AGE, max(MIN_AGE, default if seconds <= 0 else seconds))

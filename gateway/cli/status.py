@@ -60,6 +60,10 @@ def show(status: Object, output: Output) -> None:
             for item in held if isinstance(held, list) else []:
                 output.line(f"held back: {name}/{_text(item, 'name')}: {_text(item, 'reason')}")
             changed = server.get("pin_changed") if isinstance(server, dict) else None
+            own = server.get("own_lists") if isinstance(server, dict) else None
+            if own:
+                failing = f", and cannot be had for {_text(own, 'failing')}" if _text(own, "failing") != "0" else ""
+                output.line(f"lists by who asks: {name}: known for {_text(own, 'known')} principals{failing}")
             if changed:
                 output.line(f"not as approved: {name}: {_listed(changed)} (pins show {name})")
     _clients(status, output)

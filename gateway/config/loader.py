@@ -18,7 +18,6 @@ from gateway.config.access_rules import judge_access
 from gateway.config.alert_rules import judge_alerts
 from gateway.config.api_files import with_documents
 from gateway.config.approval_rules import judge_approvals
-from gateway.config.availability import judge_availability
 from gateway.config.document import parse
 from gateway.config.expand import Expansion, Failure, Source
 from gateway.config.foreign import Adopted, adopt
@@ -128,11 +127,6 @@ class _Load:
         config = self._validate(tree, expansion, findings)
         if config is not None:
             config = with_documents(config, self.off, self.reading, findings)
-        for loc, text in judge_availability(tree, findings):
-            if len(loc) > 1 and loc[0] == "servers" and loc[1] in adopted.taken:
-                self.off.setdefault(str(loc[1]), text)
-            elif not (loc[0] == "servers" and len(loc) > 1 and loc[1] in self.off):
-                findings.problem(loc, text)
         if config is None and not findings.problems:
             findings.problem((), "is not valid")
         if config is None or findings.problems:

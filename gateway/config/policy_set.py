@@ -11,7 +11,6 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from gateway.config.availability import judge_availability
 from gateway.config.expand import Expansion, Source
 from gateway.config.loader import digest_of, in_order, positions_of, refuse_nothing
 from gateway.config.places import Document, Places, Tree
@@ -52,8 +51,6 @@ def load_policies(paths: Sequence[Path], environ: Mapping[str, str]) -> LoadedCo
     for failure in expansion.failures:
         findings.problem(failure.loc, failure.text, failure.hint)
     judge_names(tree, findings)
-    for loc, text in judge_availability(tree, findings):
-        findings.problem(loc, text)
     try:
         config = Config.model_validate(tree)
     except ValidationError as error:

@@ -14,8 +14,6 @@ from typing import Annotated, Final, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, BeforeValidator, SecretStr
 from pydantic.fields import FieldInfo
 
-from gateway.config.availability import FEATURES
-from gateway.config.places import Loc
 from gateway.config.prose import described
 from gateway.config.restart import RESTART_SECTIONS
 from gateway.config.root import Config
@@ -119,19 +117,10 @@ def rows(path: str, info: FieldInfo) -> Iterator[Row]:
     models = list(_models(info.annotation))
     optional = info.default is None
     if not models or optional or _also_plain(info.annotation):
-        meaning = " ".join([info.description or "", *_missing(path)])
-        yield Row(path, type_words(info.annotation, info.metadata), _default(info), _cell(meaning))
+        yield Row(path, type_words(info.annotation, info.metadata), _default(info), _cell(info.description or ""))
     for model, suffix in models:
         for key, inner in described(model).items():
             yield from rows(f"{path}{suffix}.{key}", inner)
-
-
-def _missing(path: str) -> list[str]:
-    """Say what of a key this version does not do."""
-    loc: Loc = tuple("*" if part == "NAME" else part for part in path.replace("[]", ".NAME").split("."))
-    return [
-        f"*Not in this version: {feature.what}.*" for feature in FEATURES if loc[: len(feature.where)] == feature.where
-    ]
 
 
 def _also_plain(annotation: object) -> bool:

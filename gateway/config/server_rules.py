@@ -47,6 +47,7 @@ def judge_servers(subject: Subject, findings: Findings) -> None:
         _address(server, loc, findings)
         _document(server, loc, findings)
         _auth(subject, server, loc, findings)
+        _catalog(server, loc, findings)
 
 
 def _names(subject: Subject, findings: Findings) -> None:
@@ -164,6 +165,13 @@ def _auth(subject: Subject, server: Server, loc: Loc, findings: Findings) -> Non
     if code is not None and not code.redirect_uri and not listen.public_url and not is_loopback(listen.host):
         hint = "set listen.public_url, or redirect_uri"
         findings.problem((*loc, "auth", "authorization_code"), "has nowhere for browsers to come back to", hint)
+
+
+def _catalog(server: Server, loc: Loc, findings: Findings) -> None:
+    """Lists that depend on who asks cannot be read over a connection that is everybody's."""
+    if server.catalog == "principal" and server.isolation == "shared":
+        hint = "remove isolation: each principal has its own connection then"
+        findings.problem((*loc, "isolation"), "is shared, but what the server lists is per principal", hint)
 
 
 def _sendable(value: SecretStr) -> bool:

@@ -18,7 +18,7 @@ class Timeouts(Model):
     start: Duration = 60.0
     """Starting the process and the handshake."""
     probe: Duration = 5.0
-    """Finding the era of a stdio server that was never seen before."""
+    """Finding the era of a stdio server that was never seen before; waiting for a caller's own lists."""
     call: Duration = 60.0
     """One call; progress extends it, up to `max`."""
     max: Duration = 600.0
@@ -184,7 +184,7 @@ class Server(Model):
     instructions: Literal["drop", "forward"] = "drop"
     """Whether the server's instructions reach clients."""
     catalog: Literal["shared", "principal"] = "shared"
-    """`principal` for a server whose list depends on the caller's credentials."""
+    """`principal` for a server whose list depends on the caller's credentials: everybody sees their own."""
     idempotent: list[str] = []
     """Tools that may be sent again when it is unknown whether they ran."""
     validate_: Literal["enforce", "warn", "off"] = Field(default="enforce", alias="validate")

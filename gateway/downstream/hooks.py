@@ -23,6 +23,10 @@ def _no_change(server: str, kinds: frozenset[Kind]) -> None:
     """Take a change nobody listens to."""
 
 
+def _no_own_change(server: str, whose: str, kinds: frozenset[Kind]) -> None:
+    """Take a change of one principal's lists nobody listens to."""
+
+
 def _no_news(news: TaskNews) -> None:
     """Take a task's change nobody listens to."""
 
@@ -43,7 +47,8 @@ class Hooks:
     ``on_resource_updated``: a subscribed resource changed. ``on_circuit``: calls are refused after too many failures
     (``open``), or let through again (``closed``). ``on_ended``: a parked call ended while its client was away, so
     that no request of the client tells of it. ``on_elicited``: people are done with a page of this id. ``on_task``: a
-    task has changed, on whichever connection; the pool hears it itself.
+    task has changed, on whichever connection; the pool hears it itself. ``on_own_change``: the connection of one
+    principal, by id, said that its lists changed, or the principal has signed in.
     """
 
     on_change: Callable[[str, frozenset[Kind]], None] = _no_change
@@ -53,6 +58,7 @@ class Hooks:
     on_ended: Callable[[Call, Exchange, Outcome], None] = _no_call
     on_elicited: Callable[[str, str], None] = _nothing
     on_task: Callable[[TaskNews], None] = _no_news
+    on_own_change: Callable[[str, str, frozenset[Kind]], None] = _no_own_change
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from typing import Final
 
 from gateway.config.servers import Server
 from gateway.model.call import Call
+from gateway.model.principal import Principal
 from gateway.protocol import capabilities, rawjson
 from gateway.protocol.rawjson import Object, Value
 from gateway.protocol.versions import Era
@@ -28,8 +29,18 @@ _DECLARED: Final = "\n"
 
 def needs_era(server: Server, call: Call) -> bool:
     """Tell whether the answer depends on what the server speaks."""
-    by_era = server.isolation == "auto" and server.catalog == "shared" and not server.auth.is_per_principal
+    by_era = server.isolation == "auto" and not is_personal(server)
     return by_era or _may_ask(server) or bool(extensions(server, None, call))
+
+
+def is_personal(server: Server) -> bool:
+    """Tell whether what a principal gets of a server depends on who it is: its lists, or its credentials."""
+    return server.catalog == "principal" or server.auth.is_per_principal
+
+
+def fails_apart(server: Server) -> bool:
+    """Tell whether a start that fails for one principal says nothing about others; a command fails for everybody."""
+    return server.kind != "stdio" and is_personal(server)
 
 
 def _may_ask(server: Server) -> bool:
@@ -103,6 +114,16 @@ def may_use(key: str | None, call: Call) -> bool:
     )
 
 
+def own_key(principal: Principal) -> str:
+    """Return the name of a principal's connection on which nothing is declared."""
+    return PRINCIPAL + principal.id
+
+
+def is_own(key: str | None, principal: Principal) -> bool:
+    """Tell whether a connection belongs to a principal, whatever was declared on it."""
+    return key is not None and key.partition(_DECLARED)[0] == own_key(principal)
+
+
 def is_of(key: str, session: str) -> bool:
     """Tell whether a connection belongs to a legacy client session."""
     return key.partition(_DECLARED)[0] == SESSION + session
@@ -117,6 +138,5 @@ def _whose(server: Server, era: Era | None, call: Call) -> str | None:
         case "session" | "principal":
             return PRINCIPAL + call.principal.id
         case "auto":
-            own = server.catalog == "principal" or server.auth.is_per_principal
-            shared = era is Era.MODERN and not own
+            shared = era is Era.MODERN and not is_personal(server)
             return None if shared else PRINCIPAL + call.principal.id

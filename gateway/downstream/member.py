@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import replace
+from functools import partial
 
 from gateway.config.servers import Server
 from gateway.downstream import isolation
@@ -21,6 +22,7 @@ from gateway.downstream.keeping import Keeping
 from gateway.downstream.modern import HEADERS_REFUSED
 from gateway.downstream.oauth.credentials import Credentials
 from gateway.downstream.oauth.errors import NoToken
+from gateway.downstream.own import Own
 from gateway.downstream.parking import Asking, End
 from gateway.downstream.placement import Placement
 from gateway.downstream.questions import Roots
@@ -69,10 +71,12 @@ class Member:
         self._catalog = self._slot(None, isolation.listed_with(server), capabilities.GATEWAY_UI)
         self.keeping = Keeping(self._catalog)
         self.credentials.on_granted = self.keeping.retry
+        self.credentials.on_signed_in = lambda owner: self.own.changed(owner, ALL_KINDS)
         self._slots = Slots(name, server, self._tasks)
         self._placement = Placement(
             server, self._catalog, self._slots, lambda: environment.eras.get(fingerprint), self._slot
         )
+        self.own = Own(name, environment.hooks, self.credentials, self._placement)
         self.telling = Telling(
             name,
             Wanted() if wanted is None else wanted,
@@ -92,7 +96,8 @@ class Member:
             asking = Asking(declares, parking, roots, digest, slot.use, slot.turns, self._ended, extensions)
             return self._connection(key, asking, owner)
 
-        slot = Slot(key, make, self._starts, self._tasks, self)
+        apart = owner is not None and isolation.fails_apart(self.server)
+        slot = Slot(key, make, Restarts(self.name) if apart else self._starts, self._tasks, self)
         return slot
 
     def _ended(self, call: Call, exchange: Exchange, end: End) -> None:
@@ -114,7 +119,9 @@ class Member:
 
         events = Events(tasked=tasked, elicited=elicited, violation=lambda kind: meters.protocol_error(self.name, kind))
         if key is None:
-            events = replace(events, changed=lambda kinds: hooks.on_change(self.name, kinds), updated=self._updated)
+            events = replace(events, changed=self.own.outdated, updated=self._updated)
+        elif owner is not None:
+            events = replace(events, changed=partial(self.own.changed, owner.id))
         era = self._environment.eras.get(self.fingerprint)
         connection = Connection(
             Setup(
@@ -154,7 +161,7 @@ class Member:
         self._facts.round_trip()
         if slot is self._catalog:
             self._show(State.UP)
-            self._environment.hooks.on_change(self.name, ALL_KINDS)
+            self.own.outdated(ALL_KINDS)
             self.telling.again()
         _log.info(
             "server_connected",

@@ -30,9 +30,9 @@ class Placement:
     def __init__(
         self, server: Server, catalog: Slot, slots: Slots, known_era: Callable[[], Era | None], make: Make
     ) -> None:
-        self._server = server
+        self.server = server
         self._catalog = catalog
-        self._slots = slots
+        self.slots = slots
         self._known_era = known_era
         self._make = make
 
@@ -44,10 +44,12 @@ class Placement:
         """
         if call.task is not None and (held := self._slot_of(call, call.task)) is not None:
             return held
-        server = self._server
+        server = self.server
         era = self._era()
         if era is None and isolation.needs_era(server, call):
-            era = (await self._catalog.get()).hello.era
+            # Who has an account of its own there finds out with that: the gateway's own may never sign in.
+            first = self.own_slot(call.principal) if isolation.is_personal(server) else self._catalog
+            era = (await first.get()).hello.era
         key = isolation.key_of(server, era, call)
         if key is None:
             return self._catalog
@@ -58,22 +60,38 @@ class Placement:
 
         row = methods.METHODS.get(call.method)
         if not declared or row is None or not row.may_ask:
-            return self._slots.get(key, lambda: make(key))
+            return self.slots.get(key, lambda: make(key))
         # A task is asked about where it was begun, which must be found again: the first connection of its owner.
         most = 1 if AUGMENT in call.params else isolation.lanes(server)
         names = [isolation.lane(key, number) for number in range(1, most + 1)]
-        return await self._slots.free(names, make, until)
+        return await self.slots.free(names, make, until)
+
+    def own_slot(self, principal: Principal) -> Slot:
+        """Return the place of a principal's own connection: of those that are up the one that was used last.
+
+        A server whose lists change with what was called says so on the connection of those calls. One on which a call
+        waits for a person may answer nothing else meanwhile.
+
+        Raises:
+            DownstreamError: there is none now, and no room for one.
+        """
+        mine = [slot for slot in self.slots if isolation.is_own(slot.key, principal)]
+        up = [slot for slot in mine if slot.connection is not None and not slot.turns.is_held]
+        if up:
+            return max(up, key=lambda slot: slot.last_used)
+        key = isolation.own_key(principal)
+        return self.slots.get(key, lambda: self._make(key, {}, {}, principal))
 
     def _slot_of(self, call: Call, task: TaskRef) -> Slot | None:
         """Return where a task runs; None where any connection of its owner will do."""
         if not task.instance:
             return None
-        slots: list[Slot] = [self._catalog, *self._slots]
+        slots: list[Slot] = [self._catalog, *self.slots]
         for slot in slots:
             connection = slot.connection
             if connection is not None and connection.instance == task.instance and isolation.may_use(slot.key, call):
                 return slot
-        if self._server.kind != "stdio":
+        if self.server.kind != "stdio":
             return None
         text = f'server "{call.target.server}" has ended since this task began, and the task is lost with it'
         raise DownstreamError(Reason.UNAVAILABLE, text, may_have_run=True)
@@ -83,6 +101,6 @@ class Placement:
         connection = self._catalog.connection
         if connection is not None:
             return connection.hello.era
-        if self._server.protocol != "auto":
-            return Era(self._server.protocol)
+        if self.server.protocol != "auto":
+            return Era(self.server.protocol)
         return self._known_era()

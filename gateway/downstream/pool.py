@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from gateway.config.servers import Server
+from gateway.downstream.connection import Connection
 from gateway.downstream.dialect import Hello, Page
 from gateway.downstream.eras import Eras
 from gateway.downstream.fingerprint import fingerprint
@@ -35,6 +38,7 @@ from gateway.model.catalog import Kind
 from gateway.model.exchange import Exchange
 from gateway.model.news import TaskNews
 from gateway.model.outcome import Failure, Outcome
+from gateway.model.principal import Principal
 from gateway.tasks import TaskSet
 from gateway.telemetry.logs import get_logger, on_crash
 from gateway.telemetry.spans import OFF, Tracer
@@ -142,7 +146,8 @@ class Pool:
         """Pass a call on to its server; whatever happens, the outcome says so."""
         try:
             member = self._member(call.target.server)
-            return await signin.call(member.credentials, call, lambda ready: member.call(ready, exchange))
+            send = member.own.signed_in if signin.is_tool(call) else partial(member.call, exchange=exchange)
+            return await signin.call(member.credentials, call, send)
         except DownstreamError as error:
             return Failure.of(error)
 
@@ -173,6 +178,14 @@ class Pool:
         """
         return await self._member(server).page(kind, cursor)
 
+    def borrowed(self, server: str, principal: Principal) -> AbstractAsyncContextManager[Connection]:
+        """Lend the connection that a principal's calls use, to read its lists over it.
+
+        Raises:
+            DownstreamError: no such server; entering it raises that where there is no connection now.
+        """
+        return self._member(server).own.borrowed(principal)
+
     def hello(self, server: str) -> Hello | None:
         """Return what a server said of itself, None while it is not connected."""
         member = self._members.get(server)
@@ -188,6 +201,7 @@ class Pool:
         member = self._members.get(server)
         if member is not None:
             member.keeping.retry()
+            member.own.retry()
 
     def sever(self, server: str, reason: str) -> None:
         """Leave a server: its connections end, and are opened again as after any end."""

@@ -71,19 +71,22 @@ class Announcements:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._subscribers: set[Subscriber] = set()
-        self._unsubscribe = services.changes(self._changed)
+        self._ends = (services.changes(self._changed), services.personal.changes(self._own_changed))
 
     def __len__(self) -> int:
         return len(self._subscribers)
 
     def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
         """Deliver changes from now on; the result ends that."""
-        moment = self._services.current()
+        moment = self._services.current().of(subscriber.principal)
         for kind in subscriber.kinds:
             subscriber.look(moment, kind)
         self._subscribers.add(subscriber)
+        unfollow = self._services.personal.follow(subscriber.principal)
 
         def unsubscribe() -> None:
+            if subscriber in self._subscribers:
+                unfollow()
             self._subscribers.discard(subscriber)
             if subscriber.timer is not None:
                 subscriber.timer.cancel()
@@ -95,28 +98,50 @@ class Announcements:
 
         Those that are gone end by themselves.
         """
-        moment = self._services.current()
+        current = self._services.current()
         for subscriber in self._subscribers:
             subscriber.principal = fresh(subscriber.principal) or subscriber.principal
-            for kind in sorted(subscriber.kinds):
-                if _differ(*subscriber.look(moment, kind)):
-                    subscriber.tell_later(kind)
+            _tell_differing(subscriber, current)
 
     def close(self) -> None:
         """Hear of nothing any more."""
-        self._unsubscribe()
+        for end in self._ends:
+            end()
         for subscriber in self._subscribers:
             if subscriber.timer is not None:
                 subscriber.timer.cancel()
         self._subscribers.clear()
 
     def _changed(self, server: str, kinds: frozenset[Kind]) -> None:
-        moment = self._services.current()
+        current = self._services.current()
         for subscriber in self._subscribers:
-            for kind in sorted(kinds & subscriber.kinds):
-                before, now = subscriber.look(moment, kind)
-                if any(route.server == server for route in (*before, *now)):
-                    subscriber.tell_later(kind)
+            _tell(subscriber, current, server, kinds)
+
+    def _own_changed(self, server: str, whose: str | None, kinds: frozenset[Kind]) -> None:
+        """Tell the one whose lists have changed; where it is not known whose, those that read other lists now."""
+        current = self._services.current()
+        for subscriber in self._subscribers:
+            if whose is None:
+                _tell_differing(subscriber, current)
+            elif subscriber.principal.id == whose:
+                _tell(subscriber, current, server, kinds)
+
+
+def _tell(subscriber: Subscriber, current: Moment, server: str, kinds: frozenset[Kind]) -> None:
+    """Tell a subscriber of a server's lists, if it sees anything of them or did until now."""
+    moment = current.of(subscriber.principal)
+    for kind in sorted(kinds & subscriber.kinds):
+        before, now = subscriber.look(moment, kind)
+        if any(route.server == server for route in (*before, *now)):
+            subscriber.tell_later(kind)
+
+
+def _tell_differing(subscriber: Subscriber, current: Moment) -> None:
+    """Tell a subscriber of lists that are not what they were."""
+    moment = current.of(subscriber.principal)
+    for kind in sorted(subscriber.kinds):
+        if _differ(*subscriber.look(moment, kind)):
+            subscriber.tell_later(kind)
 
 
 def _differ(before: tuple[Route, ...], now: tuple[Route, ...]) -> bool:

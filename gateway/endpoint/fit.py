@@ -91,7 +91,8 @@ def _modern(moment: Moment, call: Call, members: Members, foreign: bool) -> Memb
     if call.method != methods.RESOURCES_READ:
         return fitted
     ttl, public = _own_hints(fitted)
-    scope = "public" if public and moment.loaded.anonymous else "private"
+    mine = call.target.server in moment.own
+    scope = "public" if public and moment.loaded.anonymous and not mine else "private"
     return fitted | {"ttlMs": rawjson.raw(ttl), "cacheScope": rawjson.raw(scope)}
 
 

@@ -104,13 +104,17 @@ def _with_views(moment: Moment, route: Route, reader: Reader, wire: bytes) -> by
 def hints(moment: Moment, kinds: Iterable[Kind]) -> Object:
     """Return ``ttlMs`` and ``cacheScope`` for lists of these kinds (server/utilities/caching; contract: Lists).
 
-    Without any listing there is nothing to be fresh: the time is 0.
+    Without any listing there is nothing to be fresh: the time is 0, also where a principal's own are still missing.
+    Lists that depend on who asks are nobody else's, whoever it is that asked.
     """
     listings = list(moment.catalog.listings.values())
     features = {CAPABILITY_OF[kind] for kind in kinds}
     default = int(moment.config.naming.list_ttl * 1000)
     times = [results.bounded_ttl(_ttl(listing, features, default)) for listing in listings]
     public = moment.loaded.anonymous and bool(listings) and all(listing.public for listing in listings)
+    public = public and not moment.own
+    if any(server not in moment.catalog.listings for server in moment.own):
+        times.append(0)
     return {"ttlMs": min(times, default=0), "cacheScope": "public" if public else "private"}
 
 

@@ -15,7 +15,7 @@ from aiohttp import web
 from gateway.auth.authenticate import InsufficientScope, Unauthenticated
 from gateway.auth.certificate import Certificate
 from gateway.auth.issuer import MIN_INTERVAL, KeysUnavailable
-from gateway.endpoint import body, classify, guards, reply
+from gateway.endpoint import body, classify, guards, personal, reply
 from gateway.endpoint.announcements import Announcements
 from gateway.endpoint.body import BodyLimits
 from gateway.endpoint.connection import Bounds, Server
@@ -196,8 +196,9 @@ class Endpoint:
         """Apply rows 8 to 10, then hand over to the era."""
         value = body.decode(await self._read(inbound))
         if isinstance(value, list) and classify.legacy_header(inbound.head.headers):
-            return await self._legacy.handle_array(inbound, value)
+            return await self._legacy.handle_array(await personal.prepared(self._services, inbound, None), value)
         message = body.message(value)
+        inbound = await personal.prepared(self._services, inbound, message)
         params = message.params if isinstance(message, (Request, Notification)) else {}
         if classify.era_of(inbound.head.headers, params) is Era.MODERN:
             return await self._modern.handle(inbound, message)

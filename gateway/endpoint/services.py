@@ -28,6 +28,10 @@ from gateway.telemetry.spans import Tracer
 ChangeListener: TypeAlias = Callable[[str, frozenset[Kind]], None]
 """Takes a server's name and the kinds whose lists may have changed; must not block."""
 
+OwnListener: TypeAlias = Callable[[str, str | None, frozenset[Kind]], None]
+"""Takes a server that lists by who asks, and the id of the principal whose lists of these kinds have changed; None:
+anybody's may be others now. Must not block."""
+
 UpdateListener: TypeAlias = Callable[[str, str], None]
 """Takes a server's name and the URI of a resource that changed; must not block."""
 
@@ -52,8 +56,28 @@ class TaskFeed(Protocol):
         """Undo one ``watch_task``."""
 
 
+class OwnLists(Protocol):
+    """The lists of single principals, of servers that list by who asks."""
+
+    async def ready(self, principal: Principal) -> None:
+        """Have a principal's lists read that are out of date; waits a bounded time."""
+
+    def refresh(self, principal: Principal) -> object:
+        """Have them read without waiting."""
+
+    def follow(self, principal: Principal) -> Callable[[], None]:
+        """Have them read whenever their server says that they have changed, until the result is called."""
+
+    def changes(self, listener: OwnListener) -> Callable[[], None]:
+        """Hear of lists that have changed; the result ends that."""
+
+
 class Moment(Protocol):
     """One snapshot, as the endpoint reads it: once per request."""
+
+    @property
+    def own(self) -> tuple[str, ...]:
+        """The servers that list by who asks, of which only the moment ``of`` a principal tells."""
 
     @property
     def loaded(self) -> LoadedConfig: ...
@@ -65,6 +89,9 @@ class Moment(Protocol):
     def authenticator(self) -> Authenticator: ...
     @property
     def digest(self) -> str: ...
+
+    def of(self, principal: Principal) -> Moment:
+        """Return this moment as a principal sees it, by what is known of its own lists now."""
 
     def listed(self, kind: Kind, principal: Principal, view: str | None) -> tuple[Route, ...]:
         """Return the visible routes of a kind in stable order."""
@@ -123,6 +150,8 @@ class Services(Protocol):
     def tracer(self) -> Tracer: ...
     @property
     def post(self) -> Post: ...
+    @property
+    def personal(self) -> OwnLists: ...
 
     def current(self) -> Moment:
         """Return the snapshot in force."""

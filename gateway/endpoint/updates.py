@@ -116,9 +116,9 @@ class Updates:
         self._watchers.clear()
 
     def _updated(self, server: str, uri: str) -> None:
-        moment = self._services.current()
+        current = self._services.current()
         for watcher in self._watchers:
-            heard = watcher.hears(moment, server, uri) if watcher.uris else None
+            heard = watcher.hears(current.of(watcher.principal), server, uri) if watcher.uris else None
             if heard is None:
                 continue
             watcher.due[heard[len(watcher.due) < MAX_PARTS]] = None

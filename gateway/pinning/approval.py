@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from gateway.pinning import forms
 from gateway.pinning.facts import STARTED, TOLD, aspect_of, digest
 from gateway.pinning.fingerprint import Fingerprint, Known, text_of
 from gateway.pinning.pins import NO_TEXT, Pin
@@ -16,7 +17,9 @@ _DEFINITIONS = frozenset({"definition", "new_definition", "removed_definition"})
 
 def recorded(seen: Fingerprint, at: str) -> Pin:
     """Return the pin of a server that is trusted as it is now."""
-    definitions = {name: (Known(item.digest, text_of(item)),) for name, item in (seen.definitions or {}).items()}
+    definitions: dict[str, tuple[Known, ...]] = {}
+    for name, item in seen.forms():
+        definitions[name] = forms.with_form(definitions.get(name, ()), item)
     return Pin(dict(seen.facts), _instructions(seen), definitions, {}, at)
 
 
@@ -47,6 +50,9 @@ def approved(pin: Pin | None, seen: Fingerprint, items: Iterable[Difference], at
             facts.pop(item.item, None)
             if item.after:
                 facts[item.item] = item.after
+        elif item.form:
+            if (form := forms.found(seen, item.item, item.after)) is not None:
+                definitions[item.subject] = forms.with_form(definitions.get(item.subject, ()), form)
         elif (found := (seen.definitions or {}).get(item.item)) is not None:
             definitions[item.item] = (Known(found.digest, text_of(found)),)
         else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -40,13 +40,15 @@ class Fingerprint:
     """What is known of a server at the moment.
 
     ``definitions`` has ``kind:name`` keys and is None until its lists were read; ``wrong`` is by whose connection it
-    was ("" for the one that everybody shares).
+    was ("" for the one that everybody shares). ``own`` is what was not as approved in the lists of single principals,
+    of a server that lists by who asks.
     """
 
     facts: Facts = field(default_factory=dict)
     definitions: Mapping[str, Definition] | None = None
     instructions: str = ""
     wrong: Mapping[str, Wrong] = field(default_factory=dict)
+    own: Mapping[str, Mapping[str, Definition]] = field(default_factory=dict)
 
     def with_facts(self, facts: Facts, aspects: frozenset[str]) -> Fingerprint:
         """Return it with all facts of some aspects replaced."""
@@ -66,6 +68,16 @@ class Fingerprint:
     def listing(self, listing: Listing) -> Fingerprint:
         """Return it with what a complete listing says."""
         return replace(self, definitions=definitions_of(listing), instructions=listing.instructions)
+
+    def with_own(self, whose: str, definitions: Mapping[str, Definition]) -> Fingerprint:
+        """Return it with what is not as approved in one principal's lists; nothing where all of it is."""
+        kept = {key: items for key, items in self.own.items() if key != whose}
+        return replace(self, own=kept | {whose: definitions} if definitions else kept)
+
+    def forms(self) -> Iterator[tuple[str, Definition]]:
+        """Yield every definition that is known, by ``kind:name``, of whoever's lists it is; some more than once."""
+        for definitions in (self.definitions or {}, *self.own.values()):
+            yield from definitions.items()
 
 
 def definitions_of(listing: Listing) -> dict[str, Definition]:
@@ -88,6 +100,7 @@ def text_of(definition: Definition) -> str:
     return rawjson.canonical(whole).decode()
 
 
-def told(server_info: object, version: str, capabilities: object) -> dict[str, str]:
-    """Return the facts of a server's own words: the version as it is, the rest as digests."""
-    return {"server_info": digest(server_info), "version": version, "capabilities": digest(capabilities)}
+def told(server_info: object, version: str, capabilities: object, tls_key: str = "") -> dict[str, str]:
+    """Return the facts of whoever answers: the version and the key's digest as they are, the rest as digests."""
+    facts = {"server_info": digest(server_info), "version": version, "capabilities": digest(capabilities)}
+    return facts | {"tls_key": tls_key} if tls_key else facts

@@ -10,7 +10,8 @@ from gateway.pinning.verify import Mode, Terms
 def terms_of(server: Server, config: Config) -> Terms:
     """Return the terms of one server."""
     mode = server.pin.mode or default_mode(config)
-    return Terms(mode, server.pin.new_tools == "allow", frozenset(server.pin.rotating))
+    new, rotating = server.pin.new_tools == "allow", frozenset(server.pin.rotating)
+    return Terms(mode, new, rotating, several=server.catalog == "principal")
 
 
 def default_mode(config: Config) -> Mode:

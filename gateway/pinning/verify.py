@@ -12,6 +12,7 @@ from typing import Final, Literal, TypeAlias
 
 from gateway.pinning.facts import CONFIGURED, STARTED, TOLD, aspect_of, digest, subject_of
 from gateway.pinning.fingerprint import Fingerprint
+from gateway.pinning.forms import REJECTED, Forms, different, item_of, key_of_item
 from gateway.pinning.launchers import is_interpreter
 from gateway.pinning.pins import Pin
 
@@ -64,7 +65,8 @@ _SHUT: Final = CONFIGURED | STARTED | {"launcher"}
 class Difference:
     """One thing that is not as approved. ``item`` names it: a fact, or ``kind:name`` of a definition.
 
-    ``before`` and ``after`` are digests, or texts that are no secret; "" for what is not there.
+    ``before`` and ``after`` are digests, or texts that are no secret; "" for what is not there. ``form``: it is about
+    one form of a definition that may have several, and ``item`` says which.
     """
 
     aspect: str
@@ -72,6 +74,12 @@ class Difference:
     before: str
     after: str
     effect: Effect
+    form: bool = False
+
+    @property
+    def subject(self) -> str:
+        """``item`` without which form it is."""
+        return key_of_item(self.item) if self.form else self.item
 
     @property
     def kind(self) -> str:
@@ -86,11 +94,12 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """How strictly a server is held."""
+    """How strictly a server is held. ``several``: it lists by who asks, so that a name may have several forms."""
 
     mode: Mode
     new_tools: bool = False
     rotating: frozenset[str] = frozenset()
+    several: bool = False
 
     @property
     def holds(self) -> bool:
@@ -103,7 +112,8 @@ class Verdict:
     """What follows for a server. ``hidden`` says why all of it is, ``held`` why single definitions are.
 
     ``barred``: it is not who was approved (quarantine). ``shut``: it is not even started or connected to.
-    ``spoken`` are the server's instructions where they are, to the letter, the approved ones (S74).
+    ``spoken`` are the server's instructions where they are, to the letter, the approved ones (S74). ``forms`` judges
+    the definitions of a server that lists by who asks one by one, whether they were seen before or not.
     """
 
     differences: tuple[Difference, ...] = ()
@@ -112,6 +122,12 @@ class Verdict:
     barred: bool = False
     shut: bool = False
     spoken: str = ""
+    forms: Forms | None = None
+
+    @property
+    def shown(self) -> tuple[object, ...]:
+        """What catalogs are made by: where it is the same they need not be made again."""
+        return self.hidden, self.held, self.spoken, self.forms
 
 
 def judge(pin: Pin | None, seen: Fingerprint, terms: Terms) -> Verdict:
@@ -122,10 +138,11 @@ def judge(pin: Pin | None, seen: Fingerprint, terms: Terms) -> Verdict:
         return _unknown(seen, terms)
     found = (*_facts(pin, seen, terms), *_definitions(pin, seen, terms), *_wrong(seen))
     spoken = seen.instructions if seen.instructions == pin.instructions.text else ""
+    forms = Forms(pin, terms.new_tools, terms.holds) if terms.several else None
     if not terms.holds:
-        return Verdict(found, spoken=spoken)
+        return Verdict(found, spoken=spoken, forms=forms)
     held = {item.item: _why(item, pin) for item in found if item.effect is Effect.HOLD}
-    verdict = _barred(found, held)
+    verdict = replace(_barred(found, held), forms=forms)
     return verdict if verdict.hidden else replace(verdict, spoken=spoken)
 
 
@@ -180,6 +197,9 @@ def _effect(name: str, seen: Fingerprint, terms: Terms) -> Effect:
 
 
 def _definitions(pin: Pin, seen: Fingerprint, terms: Terms) -> Iterator[Difference]:
+    if terms.several:
+        yield from _forms(pin, seen, terms)
+        return
     if seen.definitions is None:
         return
     for name in sorted({*pin.definitions, *seen.definitions}):
@@ -194,6 +214,16 @@ def _definitions(pin: Pin, seen: Fingerprint, terms: Terms) -> Iterator[Differen
             yield Difference("new_definition" if new else "definition", name, before, now.digest, effect)
 
 
+def _forms(pin: Pin, seen: Fingerprint, terms: Terms) -> Iterator[Difference]:
+    """Compare all that anybody is offered; what one of them is not offered is not removed."""
+    for name, definition in different(pin, seen):
+        item, known = item_of(name, definition.digest), pin.definitions.get(name, ())
+        rejected = pin.rejected.get(item) == definition.digest
+        effect = Effect.TELL if not known and terms.new_tools and not rejected else Effect.HOLD
+        aspect, before = ("definition", known[-1].digest) if known else ("new_definition", "")
+        yield Difference(aspect, item, before, definition.digest, effect, form=True)
+
+
 def _wrong(seen: Fingerprint) -> Iterator[Difference]:
     for wrong in seen.wrong.values():
         yield Difference(aspect_of(wrong.item), wrong.item, wrong.expected, wrong.got, Effect.QUARANTINE)
@@ -201,6 +231,6 @@ def _wrong(seen: Fingerprint) -> Iterator[Difference]:
 
 def _why(item: Difference, pin: Pin) -> str:
     if pin.rejected.get(item.item) == item.after:
-        return "rejected: pins approve brings it back"
+        return REJECTED
     what = "new since the server was approved" if item.aspect == "new_definition" else "changed since it was approved"
     return f"{what}: see pins show"

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, TypeAlias
 
 from gateway.auth.authenticate import Authenticator
 from gateway.catalog import guidance
+from gateway.catalog.build import Part
 from gateway.config.root import Config, LoadedConfig
 from gateway.model.call import Call, Caller, Sort, Target
 from gateway.model.catalog import Catalog, Kind, Route
 from gateway.model.exchange import Exchange
 from gateway.model.outcome import Outcome
 from gateway.model.principal import Principal
+from gateway.pinning.verify import Verdict
 from gateway.pipeline import extensions, resources
 from gateway.pipeline.finder import Finder
 from gateway.pipeline.interceptor import Chain
@@ -28,6 +30,9 @@ from gateway.protocol.versions import Era
 Sift: TypeAlias = Callable[[str, Members, Callable[[Members | None], None]], None]
 """Takes a server, what it tells of a task, and who takes that as it may be read, or None where it is withheld."""
 
+Portray: TypeAlias = "Callable[[Snapshot, Principal], Snapshot]"
+"""Makes the snapshot of one principal out of the one that is everybody's."""
+
 _Key: TypeAlias = tuple[Kind, str, frozenset[str], frozenset[str], str | None]
 _LIST_SECONDS: Final = 1.0
 _MAX_LISTS: Final = 4096
@@ -36,6 +41,11 @@ _MAX_LISTS: Final = 4096
 def unsifted(server: str, task: Members, done: Callable[[Members | None], None]) -> None:
     """Pass everything on as it is."""
     done(task)
+
+
+def unchanged(snapshot: Snapshot, principal: Principal) -> Snapshot:
+    """Show everybody the same."""
+    return snapshot
 
 
 class Lists:
@@ -69,7 +79,8 @@ class Snapshot:
     """Config, catalog, policies and chain of one moment.
 
     ``digest`` names the moment: pages of one list walk belong to the same one. ``withheld`` are servers of which
-    nothing may be reached, listed or not.
+    nothing may be reached, listed or not. ``own`` are servers that list by who asks: what the catalog has of them is
+    for operators, and what a principal sees of them is in the snapshot ``of`` that principal alone.
     """
 
     loaded: LoadedConfig
@@ -82,6 +93,15 @@ class Snapshot:
     sift: Sift = field(default=unsifted, compare=False)
     lists: Lists = field(default_factory=Lists, compare=False)
     finder: Finder = field(default_factory=Finder, compare=False)
+    own: tuple[str, ...] = ()
+    parts: Mapping[str, Part] = field(default_factory=dict, compare=False)
+    """What the catalog was assembled from, by server."""
+    verdicts: Mapping[str, Verdict] = field(default_factory=dict, compare=False)
+    portray: Portray = field(default=unchanged, compare=False)
+
+    def of(self, principal: Principal) -> Snapshot:
+        """Return this moment as a principal sees it, by what is known of its own lists now."""
+        return self.portray(self, principal) if self.own else self
 
     @property
     def config(self) -> Config:

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from gateway.catalog.build import build
+from gateway.catalog.build import assembled, build, part, parted
 from gateway.config.root import Naming
 from gateway.model.catalog import HeldBack, Kind
 from gateway.protocol import rawjson
@@ -157,3 +157,17 @@ def test_what_pins_and_text_rules_hold_back_is_reported_and_not_exposed() -> Non
     )
     assert [route.name for route in held.routes] == ["u"]
     assert [(item.name, item.reason) for item in held.held_back] == [("t", "changed at a")]
+
+
+def test_a_catalog_can_be_assembled_of_parts_and_they_still_collide() -> None:
+    servers = {"a": stdio(namespace=""), "b": stdio(namespace="")}
+    listings = {"a": listing("a", tool("x"), tool("y")), "b": listing("b", tool("z"))}
+    parts = parted(Naming(), servers, listings)
+    assert [item.exposed for items in parts.values() for item in items] == ["x", "y", "z"]
+    other = listing("b", tool("x"))
+    made = assembled({**parts, "b": part(Naming(), servers["b"], other)}, {**listings, "b": other})
+    assert [route.exposed for route in made.routes] == ["y"]
+    assert {(item.server, item.reason) for item in made.held_back} == {
+        ("a", "same name as b/x"),
+        ("b", "same name as a/x"),
+    }

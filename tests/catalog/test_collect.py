@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 from gateway.catalog import collect as module
-from gateway.catalog.collect import collect
+from gateway.catalog.collect import One, collect
+from gateway.downstream.dialect import Page
 from gateway.errors import DownstreamError, Reason
 from gateway.model.catalog import Kind
 from tests.kit.sources import ScriptedSource, page
@@ -128,3 +129,15 @@ async def test_so_many_are_named_and_no_more(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(module, "MAX_LEFT_OUT", 2)
     lists = {("a", Kind.TOOL): [replace(page({"name": "x"}), left_out=(("y", "no"),) * 3)]}
     assert len((await collect(ScriptedSource(lists, {"tools": {}}), "a")).rejected) == 2
+
+
+async def test_one_connection_is_a_source_of_lists_too() -> None:
+    source = ScriptedSource({("a", Kind.TOOL): [page({"name": "t"})]}, {"tools": {}})
+    hello = source.hello("a")
+    assert hello is not None
+
+    async def fetch(kind: Kind, cursor: str | None) -> Page:
+        return await source.page("a", kind, cursor)
+
+    listing = await collect(One(fetch, hello), "a")
+    assert [item.name for item in listing.definitions] == ["t"]

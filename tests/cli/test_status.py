@@ -93,3 +93,12 @@ def test_a_store_that_is_away_is_told() -> None:
     store: Object = {"kind": "shared", "state": "degraded", "reason": "lost", "since": "2026-01-01T00:00:00+00:00"}
     status.show({"endpoint": "u", "ready": True, "store": store}, Output(stream, terminal=False))
     assert "the shared store is away since 2026-01-01T00:00:00+00:00 (lost)" in stream.getvalue()
+
+
+def test_of_how_many_callers_the_own_lists_are_known_is_told() -> None:
+    stream = io.StringIO()
+    fine: Object = {"state": "up", "own_lists": {"known": 3, "failing": 0}}
+    partly: Object = {"state": "up", "own_lists": {"known": 1, "failing": 2}}
+    status.show({"endpoint": "u", "ready": True, "servers": {"a": fine, "b": partly}}, Output(stream, terminal=False))
+    assert "lists by who asks: a: known for 3 principals\n" in stream.getvalue()
+    assert "lists by who asks: b: known for 1 principals, and cannot be had for 2\n" in stream.getvalue()

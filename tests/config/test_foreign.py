@@ -112,13 +112,6 @@ def test_the_oldest_kind_of_http_keeps_its_transport(tmp_path: Path) -> None:
     assert (config.config.servers["a"].transport, config.off) == ("sse", {})
 
 
-def test_what_this_version_cannot_do_switches_off_the_one_server(tmp_path: Path) -> None:
-    text = "mcpServers:\n  a: {url: 'http://localhost/mcp', catalog: principal}\n  b: {command: x}\n"
-    config = loaded(tmp_path, text)
-    assert config.off == {"a": "not available in this version: catalogs per principal (use shared)"}
-    assert list(config.config.servers) == ["b"]
-
-
 def test_keys_that_mean_nothing_are_noted_never_silent(tmp_path: Path) -> None:
     config = loaded(
         tmp_path,

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gateway.config.availability import FEATURES
 from gateway.config.reference import render, rows
 from gateway.config.root import Config
 from gateway.config.shape import fields_of
@@ -37,8 +36,3 @@ def test_keys_have_type_default_and_meaning() -> None:
     assert found["policies[].allow[].tools"].default == "*required*"
     assert found["listen.tls"].kind == "mapping"
     assert all(row.meaning for row in found.values())
-
-
-def test_what_this_version_lacks_is_said() -> None:
-    page = render("")
-    assert [feature.what for feature in FEATURES if f"*Not in this version: {feature.what}" not in page] == []

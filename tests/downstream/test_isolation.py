@@ -9,13 +9,16 @@ from gateway.downstream.isolation import (
     LANES,
     declared,
     extensions,
+    fails_apart,
     is_of,
+    is_own,
     key_of,
     lane,
     lanes,
     listed_with,
     may_use,
     needs_era,
+    own_key,
 )
 from gateway.model.call import Call, Caller
 from gateway.protocol.rawjson import Object
@@ -199,3 +202,19 @@ def test_a_task_is_reached_on_its_owners_connections_alone() -> None:
     assert not may_use("principal:key:other", call(caller=IN_SESSION))
     assert not may_use("session:s2", call(caller=IN_SESSION))
     assert not may_use("session:", call(caller=Caller(MODERN, "2026-07-28")))
+
+
+def test_a_principals_own_connections_are_told_from_everybody_elses() -> None:
+    made = server(catalog="principal", asks=["roots"])
+    asking = call(caller=Caller(MODERN, "2026-07-28", capabilities={"roots": {}}))
+    keys = [key_of(made, MODERN, asking), key_of(made, LEGACY, asking)]
+    assert own_key(principal("bot")) in keys
+    assert [is_own(key, principal("bot")) for key in keys] == [True, True]
+    assert not any(is_own(key, principal("bo")) for key in keys)
+    assert not is_own(None, principal("bot"))
+
+
+def test_what_fails_for_one_account_says_nothing_about_others_and_a_command_about_all() -> None:
+    assert not fails_apart(server(catalog="principal"))
+    assert fails_apart(server(url="http://127.0.0.1:1/mcp", catalog="principal"))
+    assert not fails_apart(server(url="http://127.0.0.1:1/mcp"))

@@ -188,3 +188,16 @@ async def test_a_remote_servers_task_outlives_the_connection_it_was_begun_on() -
     async with world(LEGACY, url="http://x.example/mcp") as one:
         slot = await one.place(by("alice"))
         assert await one.place(about("t", "alice", "long gone")) is slot
+
+
+async def test_who_has_lists_of_its_own_finds_the_era_out_over_its_own_connection() -> None:
+    """S46: the gateway's own account may never sign in there, and its sign-in is for operators alone."""
+    async with world(LEGACY, catalog="principal", asks=["elicitation"]) as one:
+        slot = await one.place(by("alice", ANSWERS))
+        assert one.catalog.connection is None
+        assert [declared for declared, _, _ in one.made] == [{}, ANSWERS]
+        assert slot.connection is None
+        plain = one.placement.own_slot(principal("alice"))
+        assert plain.connection is not None
+        await slot.get()
+        assert one.placement.own_slot(principal("bob")) not in (slot, plain)

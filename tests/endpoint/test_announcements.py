@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Literal
 
 from gateway.config.root import View
 from gateway.endpoint.announcements import Announcements, Subscriber
 from gateway.model.catalog import Kind
-from gateway.model.principal import ANONYMOUS
+from gateway.model.principal import ANONYMOUS, Principal
 from tests.kit.definitions import tool
 from tests.kit.endpoint import NOTES, FakeMoment, FakeServices, config, moment
 
@@ -150,3 +151,37 @@ async def test_a_view_in_search_mode_hears_of_its_tools_only_when_its_mode_chang
     announcements.refresh(lambda principal: principal)
     assert await heard.next() == TOOLS
     assert await heard.nothing()
+
+
+async def test_the_lists_of_one_principal_are_news_for_that_one_alone() -> None:
+    """S101."""
+    alice, bobby = (Principal(f"key:{name}", "key", name) for name in ("alice", "bobby"))
+    now = replace(moment(), own=("crm",))
+    services = FakeServices(now)
+    announcements, hers, _ = listening(services, Kind.TOOL)
+    his = Heard()
+    for principal, heard in ((alice, hers), (bobby, his)):
+        now.portraits[principal.id] = moment(config(), {"crm": (tool("t"),)})
+        announcements.subscribe(Subscriber(principal, None, frozenset({Kind.TOOL}), heard))
+    services.personal.changed("crm", alice.id, Kind.TOOL)
+    assert await hers.next() == TOOLS
+    services.personal.changed("crm", alice.id, Kind.PROMPT)
+    services.personal.changed("other", alice.id, Kind.TOOL)
+    assert await hers.nothing()
+    now.portraits[bobby.id] = moment(config(), {"crm": (tool("t"), tool("u"))})
+    services.personal.changed("crm", None, *Kind)
+    assert await his.next() == TOOLS
+    assert await his.nothing()
+    assert await hers.nothing()
+
+
+async def test_who_listens_is_followed_until_it_leaves() -> None:
+    services = FakeServices(moment())
+    announcements, _, subscriber = listening(services)
+    unsubscribe = announcements.subscribe(subscriber)
+    assert services.personal.followed == {ANONYMOUS.id: 1}
+    unsubscribe()
+    unsubscribe()
+    assert services.personal.followed == {ANONYMOUS.id: 0}
+    announcements.close()
+    assert services.personal.listeners == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -215,3 +216,10 @@ def test_a_tool_names_its_view_so_that_it_leads_to_its_own_server() -> None:
         "a__show": {"ui": {"resourceUri": "ui://v", "visibility": ["app"]}},
         "a__own": {"ui/resourceUri": "ui://own"},
     }
+
+
+def test_lists_that_depend_on_who_asks_are_never_public_and_stale_while_they_are_missing() -> None:
+    whole = moment(config(), {"crm": server(ttl=9000, public=True)})
+    assert listing.hints(whole, Kind) == {"ttlMs": 9000, "cacheScope": "public"}
+    assert listing.hints(replace(whole, own=("crm",)), Kind) == {"ttlMs": 9000, "cacheScope": "private"}
+    assert listing.hints(replace(whole, own=("notes", "crm")), Kind) == {"ttlMs": 0, "cacheScope": "private"}

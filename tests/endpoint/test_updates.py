@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 from gateway.endpoint.updates import MAX_PARTS, Updates, Watcher
 from gateway.model.catalog import Kind
-from gateway.model.principal import ANONYMOUS
+from gateway.model.principal import ANONYMOUS, Principal
 from tests.kit.definitions import definition
-from tests.kit.endpoint import NOTES, FakeServices, moment
+from tests.kit.endpoint import NOTES, FakeServices, config, moment
 
 
 class Heard:
@@ -107,3 +108,19 @@ async def test_an_ended_subscription_hears_nothing_not_even_what_was_due() -> No
     services.resource_changed("notes", "note://one")
     updates.close()
     assert services.updated == []
+
+
+async def test_an_update_is_heard_by_those_whose_own_lists_have_the_resource() -> None:
+    """S101."""
+    alice = Principal("key:alice", "key", "alice")
+    now = replace(moment(), own=("crm",))
+    now.portraits[alice.id] = moment(config(), {"crm": (definition(Kind.RESOURCE, "crm://inbox"),)})
+    services = FakeServices(now)
+    updates, hers, watcher = watching(services, "crm://inbox")
+    others = Heard()
+    updates.subscribe(replace(watcher, principal=alice))
+    updates.subscribe(Watcher(ANONYMOUS, None, {"crm://inbox", "note://one"}, others))
+    services.resource_changed("crm", "crm://inbox")
+    services.resource_changed("notes", "note://one")
+    assert await hers.wait() == ["crm://inbox"]
+    assert await others.wait() == ["note://one"]

@@ -25,7 +25,7 @@ from gateway.downstream.oauth.consents import Consents
 from gateway.endpoint.body import BodyLimits
 from gateway.endpoint.connection import Bounds
 from gateway.endpoint.server import Endpoint
-from gateway.endpoint.services import ChangeListener, TaskListener, UpdateListener
+from gateway.endpoint.services import ChangeListener, OwnListener, TaskListener, UpdateListener
 from gateway.errors import DownstreamError, Reason
 from gateway.model.call import Call, Caller, Target
 from gateway.model.catalog import Catalog, Definition, Kind, Listing, Route
@@ -114,6 +114,12 @@ class FakeMoment:
     chain: Run = echo
     hides: Hides = shows_all
     sieve: Callable[[rawjson.Members], rawjson.Members | None] = dict
+    own: tuple[str, ...] = ()
+    portraits: dict[str, FakeMoment] = field(default_factory=dict)
+    """What single principals see instead, by id."""
+
+    def of(self, principal: Principal) -> FakeMoment:
+        return self.portraits.get(principal.id, self)
 
     @property
     def config(self) -> Config:
@@ -220,6 +226,35 @@ class FakeFeed:
 
 
 @dataclass(slots=True)
+class FakeOwnLists:
+    """The lists of single principals: changes by a test's own word."""
+
+    listeners: list[OwnListener] = field(default_factory=list)
+    waited: list[str] = field(default_factory=list)
+    refreshed: list[str] = field(default_factory=list)
+    followed: Counter[str] = field(default_factory=Counter)
+
+    async def ready(self, principal: Principal) -> None:
+        self.waited.append(principal.id)
+
+    def refresh(self, principal: Principal) -> None:
+        self.refreshed.append(principal.id)
+
+    def follow(self, principal: Principal) -> Callable[[], None]:
+        self.followed[principal.id] += 1
+        return lambda: self.followed.subtract([principal.id])
+
+    def changes(self, listener: OwnListener) -> Callable[[], None]:
+        self.listeners.append(listener)
+        return lambda: self.listeners.remove(listener)
+
+    def changed(self, server: str, whose: str | None, *kinds: Kind) -> None:
+        """Publish a change."""
+        for listener in tuple(self.listeners):
+            listener(server, whose, frozenset(kinds))
+
+
+@dataclass(slots=True)
 class FakeServices:
     """What the endpoint asks of the gateway; keeps what it was told."""
 
@@ -247,6 +282,7 @@ class FakeServices:
     slow: asyncio.Event | None = None
     """Until it is set, servers do not take what they are told."""
     pool: FakeFeed = field(default_factory=FakeFeed)
+    personal: FakeOwnLists = field(default_factory=FakeOwnLists)
     tracer: Tracer = OFF
     store: Store = field(default_factory=MemoryStore)
     post: Post = field(default_factory=lambda: Post(MemoryStore(), SEALER, new_replica_id(), alone=True))

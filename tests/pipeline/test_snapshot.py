@@ -108,3 +108,12 @@ def test_nothing_of_a_withheld_server_is_reached_not_even_by_name() -> None:
     found = moment.resolve_uri("b+file:///x", ANONYMOUS, None).target
     assert found is not None
     assert found.server == "b"
+
+
+def test_a_principals_moment_is_asked_for_only_where_servers_list_by_who_asks() -> None:
+    moment = snapshot([])
+    assert moment.of(BOT) is moment
+    own = replace(moment, own=("a",))
+    assert own.of(BOT) is own
+    mine = replace(own, digest="mine")
+    assert replace(own, portray=lambda base, principal: mine).of(BOT) is mine

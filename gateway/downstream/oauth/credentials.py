@@ -65,6 +65,8 @@ class Credentials:
         self._static = RotatingHeaders(name, server, desk.reread)
         self.on_granted: Callable[[], None] = lambda: None
         """Called when an operator has consented."""
+        self.on_signed_in: Callable[[str], None] = lambda owner: None
+        """Called with the id of a principal that has signed in."""
 
     @property
     def is_per_principal(self) -> bool:
@@ -110,8 +112,7 @@ class Credentials:
         discovery = Discovery(self._name, self._server, fetcher)
         terms = Terms(self._name, owner, tuple(way.scopes), discovery, self._desk.vault, self._tasks)
         bearer = Bearer(replace(terms, shelf=self._desk.shelf))
-        if not owner:
-            bearer.on_granted = lambda: self.on_granted()
+        bearer.on_granted = lambda: self.on_signed_in(owner) if owner else self.on_granted()
         bearer.on_found = lambda: self._desk.consents.withdraw(self._name, owner)
         bearer.source = self._source(way, owner, fetcher, bearer)
         return bearer

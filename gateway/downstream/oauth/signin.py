@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from functools import lru_cache
 from typing import Final, TypeAlias
 
 from gateway.downstream.oauth.bearer import Bearer
@@ -15,6 +16,7 @@ from gateway.downstream.oauth.credentials import Credentials
 from gateway.downstream.oauth.errors import ConsentNeeded
 from gateway.errors import Reason
 from gateway.model.call import Call
+from gateway.model.catalog import Definition, Kind
 from gateway.model.outcome import Failure, InputRequired, Outcome
 from gateway.protocol import methods, rawjson
 from gateway.protocol.rawjson import Object, Value
@@ -25,7 +27,30 @@ _PREFIX: Final = "dev.mcp-gateway/sign-in:"
 _ASKED_PAGE: Final = _PREFIX + "page"
 _ASKED_CODE: Final = _PREFIX + "code"
 
+TOOL: Final = "sign_in"
+"""Name of the tool that stands for all others of a server that lists by who asks, until its caller has signed in."""
+
 Send: TypeAlias = Callable[[Call], Awaitable[Outcome]]
+
+
+@lru_cache(maxsize=256)
+def tool(server: str) -> Definition:
+    """Return the gateway's own tool by which somebody without a list can sign in and get one."""
+    text = f"Asks the user to sign in to {server}, with an account of their own there. Its tools are listed after that."
+    definition: Object = {
+        "name": TOOL,
+        "title": f"Sign in to {server}",
+        "description": text,
+        "inputSchema": {"type": "object", "properties": {}, "additionalProperties": False},
+    }
+    return Definition.parse(Kind.TOOL, rawjson.encode(definition))
+
+
+def is_tool(asked: Call) -> bool:
+    """Tell whether a call is one of that tool, which no server ever sees."""
+    if asked.target.name != TOOL or asked.definition is None:
+        return False
+    return asked.definition.digest == tool(asked.target.server).digest
 
 
 async def call(credentials: Credentials, asked: Call, send: Send) -> Outcome:

@@ -119,7 +119,7 @@ class Book:
         entry = self._entries.get((news.server, news.instance, news.task))
         if entry is None or entry.until <= time.monotonic():
             return
-        moment = self._services.current()
+        moment = self._services.current().of(entry.principal)
         route = tasks.route_of(moment, news.server, entry.tool)
         principal = moment.authenticator.fresh(entry.principal) or entry.principal
         if route is not None and moment.resolve(Kind.TOOL, route.exposed, principal, entry.view) is not None:

@@ -139,7 +139,7 @@ class TaskWatch:
         """Tell of a task that has changed, where it is one of these and its tool may still be called."""
         for token, handle in self.handles.items():
             if (handle.server, handle.task) == (news.server, news.task):
-                moment = self.services.current()
+                moment = self.services.current().of(self.draft.principal)
                 call = self._call(moment, token, handle)
                 if call is not None:
                     self._newest[token] = number = self._newest.get(token, 0) + 1

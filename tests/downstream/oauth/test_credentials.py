@@ -138,3 +138,12 @@ def test_consents_are_redeemed_here_only_for_who_may_sign_in_here() -> None:
         assert found is not None
         assert found.resource == "https://mcp.example/mcp"
         assert found.redirect_uri.endswith("/oauth/callback")
+
+
+async def test_word_of_a_sign_in_says_whose_it_was() -> None:
+    made = credentials("http://127.0.0.1:1/mcp", {"authorization_code": {"per": "principal"}})
+    told: list[str] = []
+    made.on_signed_in, made.on_granted = told.append, lambda: told.append("the gateway")
+    made.bearer(Principal("key:alice", "key", "alice")).on_granted()
+    made.bearer(Principal("", "key", "")).on_granted()
+    assert told == ["key:alice", "the gateway"]

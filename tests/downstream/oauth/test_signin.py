@@ -16,6 +16,7 @@ from gateway.protocol import rawjson
 from gateway.protocol.rawjson import Object, Value
 from gateway.tasks import TaskSet
 from tests.kit.calls import call as a_call
+from tests.kit.definitions import tool
 
 DONE = Complete({})
 ACCEPT: Object = {"action": "accept"}
@@ -134,3 +135,12 @@ async def test_a_state_that_looks_like_ours_means_nothing_to_a_server_without_si
     odd = replace(a_call(), request_state="dev.mcp-gateway/sign-in:code", input_responses={})
     assert await signin.call(own, odd, send) is DONE
     assert seen == [odd]
+
+
+def test_the_tool_to_sign_in_is_told_from_a_servers_own_of_that_name() -> None:
+    asked = a_call(signin.TOOL)
+    assert signin.is_tool(replace(asked, definition=signin.tool("a")))
+    assert not signin.is_tool(asked)
+    assert not signin.is_tool(replace(asked, definition=tool(signin.TOOL)))
+    assert not signin.is_tool(a_call("other", definition=signin.tool("a")))
+    assert signin.tool("b") != signin.tool("a")
