@@ -84,9 +84,9 @@ class Dashboard:
         """Return the calls that run."""
         return self._runtime.traffic.live()
 
-    def traffic(self, chosen: Chosen) -> Traffic:
+    async def traffic(self, chosen: Chosen) -> Traffic:
         """Count the calls of the last hours."""
-        return self._runtime.traffic.show(chosen)
+        return await self._runtime.traffic.show(chosen)
 
     async def matrix(self, corner: Corner) -> Matrix:
         """Return a part of who may call what, judged one by one."""
@@ -162,6 +162,14 @@ class Dashboard:
             KeyError: no such server.
         """
         return self._pinboard.part(self._runtime.current().config.servers, server, first, most)
+
+    def difference(self, server: str, item: str) -> Object:
+        """Return one difference whole.
+
+        Raises:
+            KeyError: no such server, or nothing of that name differs.
+        """
+        return self._pinboard.whole(self._runtime.current().config.servers, server, item)
 
     def tools(self, server: str, first: int, most: int) -> Object:
         """Return some tools of a server."""

@@ -170,6 +170,9 @@ class Operator:
         for line in explain(snapshot.engine, question):
             if line.startswith("policy "):
                 policy = line.removesuffix(":")
+            elif policy.endswith(" (shadow)"):
+                # What it would do hides nothing.
+                continue
             elif line.startswith("  ") and (": denies" in line or ": does not allow" in line):
                 reasons.append(f"{policy}: {line.strip()}")
             elif line.startswith("view "):

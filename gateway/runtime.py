@@ -299,6 +299,7 @@ class Runtime:
                 self.oversight.desk,
                 self.oversight.alerts.seen,
                 self.traffic,
+                lambda: self.tracer.on,
             )
         )
         listings = self._listings.known(loaded)
@@ -317,7 +318,7 @@ class Runtime:
         return self._accounts.describe(self._snapshot, call, exchange)
 
     async def _publish(self, listing: Listing, kinds: frozenset[Kind]) -> None:
-        """Put a server's fresh lists in force and say so, also when they are equal."""
+        """Put a server's fresh lists in force and say so: of the kinds that it spoke of also when they are equal."""
         name = listing.server
         server = self._snapshot.config.servers.get(name)
         if server is None:
@@ -328,7 +329,8 @@ class Runtime:
         if judged or before != listing:
             self._recompile()
             _log.info("catalog_changed", server=name, definitions=len(listing.definitions))
-        self._listeners.tell(name, kinds - unseen(name, changed_kinds(before, listing), shown, self._snapshot.catalog))
+        changed = changed_kinds(before, listing)
+        self._listeners.tell(name, (kinds | changed) - unseen(name, changed, shown, self._snapshot.catalog))
         if before != listing:
             # Last, and not on the loop: it waits for the disk.
             await self._listings.keep(server, listing)

@@ -50,6 +50,7 @@ class Trust(Inspector):
         Raises:
             ConfigError: they are damaged.
         """
+        self._documents = documents
         self._pins = Pins(documents)
         self._key = key
         self._news = news
@@ -210,21 +211,23 @@ class Trust(Inspector):
         await self._record(name)
         return self._judge(name)
 
-    async def reread(self, changed: Callable[[str], bool]) -> None:
+    async def reread(self, changed: Callable[[str], bool]) -> bool:
         """Take what other replicas have written, and write what could not be written before.
 
-        What cannot be read changes nothing: what is known stays in force.
+        What cannot be read changes nothing: what is known stays in force. Tells whether it could be.
         """
         try:
-            await asyncio.to_thread(self._pins.refresh)
-        except ConfigError as error:
-            _log.error("pins_not_read", reason=error.problems[0].message)
-            return
+            await self._documents.beside(self._pins.refresh)
+        except (ConfigError, OSError) as error:
+            reason = error.problems[0].message if isinstance(error, ConfigError) else error.strerror
+            _log.error("pins_not_read", reason=reason)
+            return False
         for name in list(self._watched):
             if self._pins.get(name) is None and self._watched[name].seen.definitions is not None:
                 await self._record(name)
                 self._react(name)
         self._follow()
+        return True
 
     def _follow(self) -> None:
         """Act on what others approved or rejected."""
@@ -265,7 +268,7 @@ class Trust(Inspector):
             if pin == before:
                 return True
             try:
-                await asyncio.to_thread(self._pins.save, name, pin, before)
+                await self._documents.beside(self._pins.save, name, pin, before)
             except (OSError, ConfigError) as error:
                 _log.error("pins_not_written", server=name, error=type(error).__name__)
                 return False

@@ -151,7 +151,7 @@ async def test_calls_are_counted_whether_they_ran_or_not(tmp_path: Path) -> None
         operator = Operator(runtime, "")
         await operator.call_as(ACT, "bot", "a/whoami", {})
         await operator.call_as(ACT, "bot", "a/delete_note", {})
-        seen = dashboard.traffic(Chosen(3600.0, "server"))
+        seen = await dashboard.traffic(Chosen(3600.0, "server"))
         assert dashboard.calls() == ()
     assert (seen.whole.ok, seen.whole.refused) == (1, 1)
     assert [name for name, _ in seen.by_name] == ["a"]
@@ -164,6 +164,8 @@ async def test_tools_pins_and_approvals_come_in_parts(tmp_path: Path) -> None:
         pin = dashboard.differences("a", 0, 10)
         with pytest.raises(KeyError):
             dashboard.differences("nope", 0, 10)
+        with pytest.raises(KeyError, match="differs"):
+            dashboard.difference("a", "tool:whoami")
         with pytest.raises(KeyError, match="waits"):
             dashboard.approval("alice", "nope")
         assert (dashboard.waiting("alice"), dashboard.pending()) == ((), 0)

@@ -131,7 +131,7 @@ class Views(Protocol):
     def calls(self) -> tuple[LiveCall, ...]:
         """Return the calls that run, the oldest first."""
 
-    def traffic(self, chosen: Chosen) -> Traffic:
+    async def traffic(self, chosen: Chosen) -> Traffic:
         """Count the calls of the last hours."""
 
     async def matrix(self, corner: Corner) -> Matrix:
@@ -165,6 +165,13 @@ class Views(Protocol):
 
         Raises:
             KeyError: no such server.
+        """
+
+    def difference(self, server: str, item: str) -> Object:
+        """Return one difference with ``before_text`` and ``after_text``: all of it, as approved and as it is now.
+
+        Raises:
+            KeyError: no such server, or nothing of that name differs.
         """
 
     def tools(self, server: str, first: int, most: int) -> Object:

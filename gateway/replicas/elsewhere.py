@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol, TypeAlias
+from weakref import WeakValueDictionary
 
-from gateway.errors import Reason
+from gateway.errors import AuditUnavailable, Reason
 from gateway.model.call import Call
 from gateway.model.exchange import Exchange
 from gateway.model.outcome import Failure, InputRequired, Outcome
@@ -37,6 +39,8 @@ RETRY_MS: Final = 2000
 """Milliseconds after which a client may send the same again."""
 MAX_WAITING: Final = 256
 """Letters of one call that wait to be read; more are dropped, and those that matter come again."""
+MAX_FETCHED: Final = 4096
+"""Calls whose end was fetched, and which is said again where that was not heard; the newest."""
 
 _log = get_logger("replicas")
 
@@ -97,6 +101,10 @@ class Elsewhere:
         self._post = post
         self._tasks = tasks
         self._threads: dict[str, _Thread] = {}
+        self._fetched: OrderedDict[str, str] = OrderedDict()
+        # Of those that wait for a client's answers here, for as long as somebody does.
+        self._asking: WeakValueDictionary[tuple[str, str], Exchange] = WeakValueDictionary()
+        post.on("withdraw", self._taken_back)
         for kind in _KINDS:
             post.on(kind, self._arrived)
 
@@ -107,6 +115,19 @@ class Elsewhere:
         thread = self._threads.get(letter.thread)
         if thread is not None:
             thread.take(letter)
+        elif letter.kind == "end" and self._fetched.get(letter.thread) == letter.sender:
+            self._tasks.start(self._say_got(letter.sender, letter.thread), "say it again")
+
+    def _taken_back(self, letter: Letter) -> None:
+        """Take back a question that a client is asked here and the server, there, does not ask any more."""
+        said = letter.short or {}
+        ticket, key = rawjson.peek(said.get("ticket")), rawjson.peek(said.get("key"))
+        exchange = self._asking.get((letter.sender, ticket)) if isinstance(ticket, str) else None
+        if exchange is not None and isinstance(key, str):
+            exchange.withdraw(key)
+
+    async def _say_got(self, home: str, thread: str) -> None:
+        await self._post.send(home, "got", thread=thread)
 
     async def call(self, call: Call, exchange: Exchange) -> Outcome:
         """Pass a call on to its server, here or at the replica that holds it."""
@@ -132,11 +153,13 @@ class Elsewhere:
             exchange.repeated = True
             what = "waits at another replica of the gateway, to which so much is not passed on."
             return _failure(call, what, again=False)
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, AuditUnavailable):
             # It may have been taken, or even begun, there: whoever waited for it has left.
             if thread.begun:
                 await self._stopped(thread, exchange)
             else:
+                # It waits there as before, and the log there has its end.
+                exchange.repeated = True
                 await self._post.send(thread.home, "stop", thread=thread.name)
             raise
         if refused is not None:
@@ -240,10 +263,14 @@ class Elsewhere:
         except (LetterLost, JsonError) as error:
             _log.warning("outcome_lost", replica=thread.home, call=call.id, reason=type(error).__name__)
             return None
-        await self._post.send(thread.home, "got", thread=thread.name)
+        self._fetched[thread.name] = thread.home
+        if len(self._fetched) > MAX_FETCHED:
+            self._fetched.popitem(last=False)
+        await self._say_got(thread.home, thread.name)
         _called_by(exchange, thread.home)
         if isinstance(outcome, InputRequired) and outcome.held:
             exchange.abandon = lambda: self._abandon(thread.home, outcome.state or "")
+            self._asking[thread.home, outcome.state or ""] = exchange
             return replace(outcome, at=thread.home)
         return outcome
 

@@ -59,12 +59,21 @@ class Meter(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Seconds: between two looks, before the second try, and at most before another; ``tries`` of one request."""
+    """Seconds: between two looks, before the second try, and at most before another; ``tries`` of one request.
+
+    ``patience`` is how long is waited at most where a collector asks for it.
+    """
 
     look: float = 0.5
     first: float = 0.5
     longest: float = 8.0
     tries: int = 4
+    patience: float = 60.0
+
+    def after(self, failures: int, asked: float) -> float:
+        """Return how long to wait after so many failures, where the collector asks for this (OTLP §Throttling)."""
+        own = min(self.longest, self.first * 2.0 ** (failures - 1))
+        return max(own, min(self.patience, asked))
 
 
 PACE: Final = Pace()
@@ -139,8 +148,7 @@ class Export:
                     return "refused", 0
                 if failures == tries:
                     break
-                wait = min(self._pace.longest, max(unsent.wait, self._pace.first * 2.0 ** (failures - 1)))
-                await asyncio.sleep(wait)
+                await asyncio.sleep(self._pace.after(failures, unsent.wait))
             else:
                 self._tell("")
                 return "sent", self._outbox.refused(answer)

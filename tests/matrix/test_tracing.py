@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.kit.answering import Manner, answering
 from tests.kit.clients import Json, Reply
 from tests.kit.collector import Collector, Received, collecting
 from tests.kit.extending import ERAS, Talker, extended, talker
@@ -23,6 +24,8 @@ from tests.kit.wire import EraName
 
 SERVERS = ("new", "old")
 CANARY = "canary-7c1e"
+ELSEWHERE = "0af7651916cd43dd8448eb211c80319c"
+"""The trace that servers name in their questions."""
 KEY = f"mcpgw_{CANARY}_{'k' * 32}"
 _numbers = itertools.count(1)
 
@@ -184,6 +187,29 @@ async def test_the_rounds_of_a_modern_client_are_spans_of_their_own_and_linked(t
     assert two.links == (f"{first}-{one.id}",)
     assert two.facts["mcp_gateway.call_id"] == one.facts["mcp_gateway.call_id"]
     assert (two.facts["mcp_gateway.round"], two.failed) == (2, False)
+
+
+@pytest.mark.parametrize("server", SERVERS)
+async def test_a_question_to_a_client_is_a_span_below_its_call(traced: Traced, server: str) -> None:
+    """One that the server puts into another trace stays in the call's, and is linked."""
+    trace, meta = context()
+
+    async def accept(method: str, params: Json) -> Json:
+        return {"action": "accept", "content": {}}
+
+    manner = Manner({"elicitation": {}}, accept, KEY)
+    async with answering(traced.gateway.url, "legacy", manner) as client:
+        ended = await client.request("tools/call", {"name": f"{server}__question", "arguments": {}, "_meta": meta})
+
+    ((method, params),) = ended.questions
+    eventually(lambda: traced.collector.of(trace, "server"), "the call's span", 5.0)
+    (above,) = traced.collector.of(trace, "server")
+    (asked,) = (span for span in traced.collector.of(trace, "client") if span.name == method)
+    assert (asked.parent, asked.failed, asked.links) == (above.id, False, (f"{ELSEWHERE}-00f067aa0ba902b7",))
+    assert params["_meta"]["traceparent"] == f"00-{trace}-{asked.id}-01"
+    assert asked.facts["mcp_gateway.server"] == server
+    assert asked.facts["mcp_gateway.call_id"] == above.facts["mcp_gateway.call_id"]
+    assert "baggage" not in params["_meta"]
 
 
 async def test_lists_and_connecting_are_spans_too(traced: Traced) -> None:

@@ -150,6 +150,19 @@ async def test_a_call_whose_replica_says_stop_ends_and_says_how_far_it_got() -> 
         assert (exchange.dispatched, made.servers.cancelled) == (True, 1)
 
 
+async def test_a_call_that_is_confirmed_and_stopped_at_once_goes_on_here_as_before() -> None:
+    """Both letters come before anything is done about the first: nothing has begun, so the log here has its end."""
+    async with scene() as made:
+        made.servers.parked.add("first")
+        await made.say("call", dict(carrying.of_call(call(request_state="first"), Exchange())))
+        await made.hear("taken")
+        for kind in ("here", "stop"):
+            made.hosting._heard(Letter(kind, made.there.replica, "t"))
+        exchange = Exchange()
+        carrying.note_exchange(await made.there.read(await made.hear("stopped")), exchange)
+        assert (exchange.repeated, exchange.dispatched, made.servers.calls, made.moved.rows) == (True, False, [], [])
+
+
 @pytest.mark.parametrize("how", ["silent", "gone"])
 async def test_a_call_for_which_nobody_is_left_ends(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
     monkeypatch.setattr(hosting, "BEAT", 0.02)

@@ -100,6 +100,12 @@ async def test_a_request_is_tried_again_and_then_given_up() -> None:
     assert count.failures == 5
 
 
+def test_a_collector_is_waited_for_as_long_as_it_asks_within_bounds() -> None:
+    pace = Pace()
+    assert [pace.after(failures, 0) for failures in (1, 2, 3, 9)] == [0.5, 1.0, 2.0, 8.0]
+    assert [pace.after(1, asked) for asked in (0.1, 30, 9999)] == [0.5, 30, 60]
+
+
 async def test_what_the_collector_does_not_want_is_not_sent_again() -> None:
     box, count = Box([1, 2]), Count()
     road = Road([Unsent("status 400", final=True)])
