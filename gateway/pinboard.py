@@ -28,7 +28,11 @@ _CHANGED: Final = "it has changed since it was shown: look at it again (pins sho
 
 
 class Pinboard:
-    """The pins of the running gateway, for the admin listener."""
+    """The pins of the running gateway, for the admin listener.
+
+    What only shows may run in a thread: a verdict is read before what it was judged by, which can only be newer, so
+    that no digest stands beside a text that is older than it.
+    """
 
     def __init__(self, trust: Trust, audit: AuditLog) -> None:
         self._trust = trust

@@ -161,11 +161,11 @@ async def test_tools_pins_and_approvals_come_in_parts(tmp_path: Path) -> None:
     async with running(configured(tmp_path)) as runtime:
         dashboard = await ready(runtime)
         tools, rest = dashboard.tools("a", 0, 2), dashboard.tools("a", 2, 100)
-        pin = dashboard.differences("a", 0, 10)
+        pin = await dashboard.differences("a", 0, 10)
         with pytest.raises(KeyError):
-            dashboard.differences("nope", 0, 10)
+            await dashboard.differences("nope", 0, 10)
         with pytest.raises(KeyError, match="differs"):
-            dashboard.difference("a", "tool:whoami")
+            await dashboard.difference("a", "tool:whoami")
         with pytest.raises(KeyError, match="waits"):
             dashboard.approval("alice", "nope")
         assert (dashboard.waiting("alice"), dashboard.pending()) == ((), 0)

@@ -160,14 +160,14 @@ class Views(Protocol):
     def waiting(self, user: str) -> tuple[Object, ...]:
         """Return all of them, the oldest first, with the beginning of their arguments alone."""
 
-    def differences(self, server: str, first: int, most: int) -> Object:
+    async def differences(self, server: str, first: int, most: int) -> Object:
         """Return how a server's pin stands, with some of what differs, and how much that is in ``total``.
 
         Raises:
             KeyError: no such server.
         """
 
-    def difference(self, server: str, item: str) -> Object:
+    async def difference(self, server: str, item: str) -> Object:
         """Return one difference with ``before_text`` and ``after_text``: all of it, as approved and as it is now.
 
         Raises:

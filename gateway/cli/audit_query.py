@@ -81,14 +81,24 @@ def export(args: argparse.Namespace, directories: Sequence[Path], wanted: Wanted
     write = WRITERS[args.format]
     progress = Progress.over(directories)
     records = _last(joined(directories, wanted, progress.read), args.limit)
-    if args.output is None:
-        written = _print(map(write, records))
-    else:
-        descriptor = os.open(args.output, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_FILE)
-        with open(descriptor, "w", encoding="utf-8") as file:
-            written = sum(1 for record in records if file.write(write(record) + "\n"))
+    lines = map(write, records)
+    written = _print(lines) if args.output is None else _write(args.output, lines)
     progress.end(written)
     return Exit.FINE
+
+
+def _write(path: Path, lines: Iterable[str]) -> int:
+    """Write a new file; one that did not become whole, for whatever reason, does not stay to be taken for it."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_FILE)
+    whole = False
+    try:
+        with open(descriptor, "w", encoding="utf-8") as file:
+            written = sum(1 for line in lines if file.write(line + "\n"))
+        whole = True
+    finally:
+        if not whole:
+            path.unlink(missing_ok=True)
+    return written
 
 
 def _print(lines: Iterable[str]) -> int:

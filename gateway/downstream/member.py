@@ -217,6 +217,8 @@ class Member:
             if self._environment.parking.knows(call):
                 outcome = await self._resumed(call, exchange)
             else:
+                # Nothing waits for it here: what looks like one of our tickets may be a server's own state.
+                exchange.repeated = False
                 async with self._gate.place(self.server.timeouts.call):
                     outcome = await self._attempts(call, exchange)
         finally:
@@ -232,6 +234,9 @@ class Member:
         """
         try:
             refusal = await self._environment.inspector.cleared(call)
+            if refusal is not None and self._environment.parking.abandon(call.request_state or "") is not None:
+                # It waits for nothing else, and this request tells of its end.
+                exchange.repeated = False
             return refusal or await self._environment.parking.resume(call, exchange)
         except DownstreamError as error:
             raise named(self.name, error) from None

@@ -35,6 +35,8 @@ SILENCE: Final = 12.0
 """Seconds without any after which the other side is lost: longer than a store takes to come back."""
 STOPPED_WITHIN: Final = 1.0
 """Seconds in which a call that was cancelled here ends there."""
+STOP_AGAIN: Final = 0.25
+"""Seconds after which that is said again, as long as it is not answered."""
 RETRY_MS: Final = 2000
 """Milliseconds after which a client may send the same again."""
 MAX_WAITING: Final = 256
@@ -202,7 +204,8 @@ class Elsewhere:
             if letter is not None and letter.kind == "taken":
                 if call.task is None:
                     await self._take_over(call, exchange, thread.home)
-                thread.begun = True
+                # From now on the log here has its end.
+                thread.begun, exchange.repeated = True, False
                 exchange.mark_dispatched()
                 await self._post.send(thread.home, "here", thread=thread.name)
                 return None
@@ -278,10 +281,12 @@ class Elsewhere:
         """Have a call end that nobody waits for here, and hear whether another request tells of its end."""
         try:
             async with asyncio.timeout(STOPPED_WITHIN):
-                if not await self._post.send(thread.home, "stop", thread=thread.name):
-                    return
-                while (letter := await thread.letters.get()).kind not in ("stopped", "end"):
-                    continue
+                letter: Letter | None = None
+                while letter is None or letter.kind not in ("stopped", "end"):
+                    is_sent = letter is not None or await self._post.send(thread.home, "stop", thread=thread.name)
+                    if not is_sent and self._post.reaches_others:
+                        return
+                    letter = await thread.next(STOP_AGAIN)
                 carrying.note_exchange(await self._post.read(letter), exchange)
         except (TimeoutError, LetterLost, JsonError):
             _log.info("stop_not_confirmed", replica=thread.home)

@@ -201,9 +201,12 @@ class Hosting:
         call, exchange = carried.call, Exchange(notify=guest.note, refusals=carried.refusals)
         exchange.withdraw = partial(self._take_back, guest)
         if self._servers.waits(call.request_state):
+            # As long as nothing of this reaches it.
+            exchange.repeated = True
             self._ledger.moved(call, exchange, guest.replica, held=False)
         await self._attended(guest, call, exchange)
-        if isinstance(guest.outcome, InputRequired) and self._servers.waits(guest.outcome.state):
+        asked = guest.outcome.state if isinstance(guest.outcome, InputRequired) else call.request_state
+        if self._servers.waits(asked):
             self._ledger.moved(call, exchange, guest.replica, held=True)
         await self._deliver(guest, call, exchange)
 

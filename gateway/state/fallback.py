@@ -123,10 +123,11 @@ class FallbackStore:
         asked = self.standing.up
         try:
             await self._try(self._shared.put(key, value, ttl))
-        except Down:
+        except Down as error:
             # An earlier value that is to be deleted there still is: it would hide this one.
             await self._local.put(key, value, ttl)
-            if asked:
+            if asked and error.broken:
+                # It said nothing, not even no.
                 _remember(self._unsure, key, MAX_UNSURE)
         else:
             self._owed.pop(key, None)

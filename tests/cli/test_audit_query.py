@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from gateway.audit import payload, record
+from gateway.audit.export import WRITERS
 from gateway.audit.keys import load_key
 from gateway.audit.log import stamp
 from gateway.audit.payload import Keeping
@@ -119,6 +120,15 @@ def test_export_writes_every_form(folder: Path, capsys: pytest.CaptureFixture[st
     assert target.stat().st_mode & 0o777 == 0o600
     assert run("export", log, "-o", str(target)) == 2, "nothing is overwritten"
     assert "exists" in capsys.readouterr().err
+
+
+def test_an_export_that_is_interrupted_leaves_no_part_of_a_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(record: Object) -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(WRITERS, "jsonl", interrupted)
+    assert run("export", str(folder / "audit"), "-o", str(folder / "out")) == 130
+    assert not (folder / "out").exists()
 
 
 def test_a_query_of_a_long_log_says_at_a_terminal_how_far_it_is(

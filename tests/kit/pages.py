@@ -141,7 +141,7 @@ class Told:
     async def call_as(self, act: Act, principal: str, target: str, arguments: Object) -> Object:
         return {}
 
-    def pins(self, target: str) -> Object:
+    async def pins(self, target: str) -> Object:
         return {}
 
     async def decide_pins(self, act: Act, verb: str, target: str, digests: Mapping[str, str]) -> Object:
@@ -200,11 +200,11 @@ class Told:
     def waiting(self, user: str) -> tuple[Object, ...]:
         return tuple(self.entries)
 
-    def difference(self, server: str, item: str) -> Object:
+    async def difference(self, server: str, item: str) -> Object:
         self._did("difference", server, item)
         return {**DIFFERENCE, "item": item, "before_text": "", "after_text": f'{{"a":"{HOSTILE}"}}', **self.whole}
 
-    def differences(self, server: str, first: int, most: int) -> Object:
+    async def differences(self, server: str, first: int, most: int) -> Object:
         self.asked.append(("differences", server, first, most))
         if server not in self.servers:
             raise KeyError("no such server")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -171,6 +172,19 @@ async def test_a_context_that_is_none_begins_a_trace(traced: Traced, bad: object
     assert (above.parent, above.state, "tracestate" in heard) == ("", "", False)
 
 
+async def test_a_state_that_is_none_is_left_out_and_never_logged(traced: Traced) -> None:
+    """S71. It may hold whatever a client likes."""
+    client = await traced.client("modern")
+    for state in (f"{CANARY} and more", f"a={CANARY},a=b", ",".join(f"k{number}=v" for number in range(40))):
+        trace, meta = context()
+        heard = (await client.told("new__meta", {**meta, "tracestate": state}))["meta"]
+        above, _ = ends(traced.collector.await_spans(trace, 2))
+        assert (above.parent, above.state, "tracestate" in heard) == ("00f067aa0ba902b7", "", False)
+    log = traced.gateway.log.read_text()
+    assert CANARY not in log
+    assert "opentelemetry" not in log
+
+
 @pytest.mark.parametrize("server", SERVERS)
 async def test_the_rounds_of_a_modern_client_are_spans_of_their_own_and_linked(traced: Traced, server: str) -> None:
     client = await traced.client("modern", {"elicitation": {}})
@@ -210,6 +224,22 @@ async def test_a_question_to_a_client_is_a_span_below_its_call(traced: Traced, s
     assert asked.facts["mcp_gateway.server"] == server
     assert asked.facts["mcp_gateway.call_id"] == above.facts["mcp_gateway.call_id"]
     assert "baggage" not in params["_meta"]
+
+
+async def test_metrics_lead_to_the_trace_of_a_call(traced: Traced) -> None:
+    """As exemplars, for who reads OpenMetrics."""
+    trace, meta = context()
+    client = await traced.client("modern")
+    await client.call("new__meta", meta=meta)
+    above, _ = ends(traced.collector.await_spans(trace, 2))
+    asked = urllib.request.Request(f"http://127.0.0.1:{traced.gateway.admin_port}/metrics")
+    asked.add_header("Accept", "application/openmetrics-text; version=1.0.0")
+    with await asyncio.to_thread(urllib.request.urlopen, asked, timeout=5) as answer:
+        text = answer.read().decode()
+    named = {line.partition("{")[0] for line in text.splitlines() if trace in line and above.id in line}
+    histograms = ("mcp_server_operation_duration", "mcp_client_operation_duration", "mcp_gateway_gateway_overhead")
+    assert named == {f"{name}_seconds_bucket" for name in histograms}
+    assert trace not in traced.gateway.admin("/metrics")[1]
 
 
 async def test_lists_and_connecting_are_spans_too(traced: Traced) -> None:

@@ -215,7 +215,8 @@ async def test_only_the_caller_of_a_call_goes_on_with_it() -> None:
         assert structured(await two.call(goes_on)) == {"asked": 1}
 
 
-async def test_a_client_that_leaves_takes_its_call_along() -> None:
+@pytest.mark.parametrize("lost", [None, 3], ids=["heard", "lost once"])
+async def test_a_client_that_leaves_takes_its_call_along(lost: int | None) -> None:
     async def work(sent: Sent) -> Reply:
         asked = sent.transport.ask(ELICIT)
         assert isinstance(asked, asyncio.Future)
@@ -224,9 +225,16 @@ async def test_a_client_that_leaves_takes_its_call_along() -> None:
         return await never(sent)
 
     answered_there = asyncio.Event()
-    async with world(farm := Farm(but(LEGACY, {"tools/call": work}))) as (_, (one, two)):
+    async with world(farm := Farm(but(LEGACY, {"tools/call": work}))) as (store, (one, two)):
         made, exchange = asking(), Exchange()
         first = await one.call(made)
+        letters: list[str] = []
+
+        def loses(topic: str, number: int) -> bool:
+            letters.extend([topic] if topic.endswith(one.post.replica) else [])
+            return topic.endswith(one.post.replica) and len(letters) == lost
+
+        store.loses = loses
         waiting = asyncio.get_running_loop().create_task(two.call(answered(made, first, YES), exchange))
         await answered_there.wait()
         waiting.cancel()

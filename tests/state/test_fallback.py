@@ -383,6 +383,17 @@ async def test_a_full_store_is_as_good_as_none(server: valkey.Valkey) -> None:
         await one.until(up=True)
 
 
+async def test_what_it_said_no_to_is_here_alone(server: valkey.Valkey) -> None:
+    async with replica(server.port) as one:
+        server.command("CONFIG", "SET", "maxmemory", "1")
+        await one.store.put("pass:1", b"1", 60.0)
+        await one.store.put("fact:1", b"1", 60.0)
+        await one.until(up=False)
+        server.command("CONFIG", "SET", "maxmemory", "0")
+        await one.until(up=True)
+        assert (await one.store.get("fact:1"), await one.store.take("pass:1")) == (b"1", b"1")
+
+
 async def test_it_is_a_store(server: valkey.Valkey) -> None:
     async with replica(server.port) as one:
         store: Store = one.store

@@ -97,7 +97,8 @@ def _whole(visit: Visit, entry: Object) -> Html:
     arguments = join(
         el("h2", None, "Arguments"),
         el("p", {"class": "hint"}, "Exactly these, and no others, will pass; white space is ours."),
-        laid_out(string(entry, "arguments")),
+        # The buttons come behind all of it, however long it is.
+        el("div", {"class": "all"}, laid_out(string(entry, "arguments"))),
     )
     return join(about, arguments, needs, _decide(visit, entry))
 

@@ -30,6 +30,8 @@ _HINTS: Final = {
     "until": "likewise",
 }
 _GOOD: Final = frozenset({"ok", "started", "input_required"})
+_BY_RULE: Final = frozenset({"allow_rule", "deny_rule"})
+"""Reasons that say no more than that the rule beside them matched."""
 
 
 async def audit(gateway: Gateway, visit: Visit) -> Answer:
@@ -66,19 +68,29 @@ def wanted_by(given: dict[str, str], now: datetime) -> Wanted:
 
 
 def _row(record: Object) -> Line:
-    principal, outcome, decision = part(record, "principal"), part(record, "outcome"), part(record, "decision")
+    outcome, decision = part(record, "outcome"), part(record, "decision")
     event = string(record, "event")
-    who = string(principal, "id") or string(principal, "client") or string(part(record, "admin"), "user")
     inner = laid_out(rawjson.encode(record).decode())
     return [
         when(string(record, "ts")),
         f"{number(record, 'seq')}",
         event,
-        anchor(link("/audit", principal=who), name(who, 80)) if who else "",
+        _who(record),
         _what(record),
         _outcome(outcome, decision),
         el("details", None, el("summary", {"aria-label": f"Record {number(record, 'seq')}"}, "show"), inner),
     ]
+
+
+def _who(record: Object) -> Html | None:
+    """Show a principal as the log knows it: of a subject of an authorization server that is a keyed digest."""
+    principal = part(record, "principal")
+    subject, client = string(principal, "sub_h"), string(principal, "client")
+    who = string(principal, "id") or subject or client or string(part(record, "admin"), "user")
+    if not who:
+        return None
+    shown = f"{client} {subject}".strip() if who == subject else who
+    return anchor(link("/audit", principal=who), name(shown, 80))
 
 
 def _what(record: Object) -> Html | None:
@@ -104,7 +116,8 @@ def _outcome(outcome: Object, decision: Object) -> Html | None:
 
 def _rule(decision: Object) -> str:
     rule = " ".join(part for part in (string(decision, "policy"), string(decision, "rule")) if part)
-    return rule or string(decision, "reason")
+    reason = string(decision, "reason")
+    return " ".join(part for part in (rule, "" if rule and reason in _BY_RULE else reason) if part)
 
 
 def _reason(status: str, outcome: Object, decision: Object) -> str:

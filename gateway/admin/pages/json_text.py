@@ -11,10 +11,11 @@ from typing import Final
 
 from gateway.admin.pages.markup import Html, el, join, painted
 
-MAX_SHOWN: Final = 200_000
-"""Characters; longer texts are cut and say so."""
+MAX_SHOWN: Final = 300_000
+"""Characters; longer texts are cut and say so. Arguments that wait for a person and definitions are shorter."""
 _MAX_DEPTH: Final = 16
-_PIECE: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+|"', re.DOTALL)
+# A text that does not end, such as one that was cut, is one piece: looking for its end at each quote would take hours.
+_PIECE: Final = re.compile(r'"(?:[^"\\]|\\.)*+"?|[{}\[\],:]|[^\s{}\[\],:"]+', re.DOTALL)
 _CLOSES: Final = {"{": "}", "[": "]"}
 
 

@@ -50,7 +50,7 @@ async def server(gateway: Gateway, visit: Visit) -> Answer:
     target = visit.query.get("server", "")
     first = page_of(visit) * SIZE
     try:
-        found = gateway.views.differences(target, first, SIZE)
+        found = await gateway.views.differences(target, first, SIZE)
     except KeyError as error:
         raise Refused(404, str(error.args[0])) from None
     said = _DONE.get(visit.query.get("done", ""))
@@ -82,11 +82,14 @@ async def whole(gateway: Gateway, visit: Visit) -> Answer:
     """Show all of one difference: what people approve must not end where a line does."""
     target = visit.query.get("server", "")
     try:
-        found = gateway.views.difference(target, visit.query.get("item", ""))
+        found = await gateway.views.difference(target, visit.query.get("item", ""))
     except KeyError as error:
         raise Refused(404, str(error.args[0])) from None
     texts = await asyncio.to_thread(_texts, found)
-    body = join(el("p", None, anchor(link("/pins/server", server=target), "← all that differs")), *texts)
+    body = join(
+        el("p", None, anchor(link("/pins/server", server=target), "← all that differs")),
+        el("div", {"class": "all"}, *texts),
+    )
     return Page(
         f"{printable(target, 80)}: {printable(string(found, 'shown'), 80)}",
         join(body, _difference(visit, target, found)),

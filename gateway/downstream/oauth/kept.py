@@ -77,13 +77,21 @@ class Kept:
         self._unsaved -= 1
 
     async def _saved(self, owed: Owed, pause: float) -> None:
-        while True:
-            await asyncio.sleep(pause)
-            kept = await self.load()
-            if not owed.is_current() or (kept is not None and owed.is_newer(kept)):
-                _log.info("token_not_kept", server=self._context[0], reason="another one is by now")
-                break
-            if await self.save(owed.token):
-                break
+        await asyncio.sleep(pause)
+        while not await self._is_settled(owed):
             pause = min(max(pause * 2, AGAIN), LONGEST)
+            await asyncio.sleep(pause)
         await owed.then()
+
+    async def _is_settled(self, owed: Owed) -> bool:
+        """Try once; tell whether the token is kept, or need not be any more."""
+        if not owed.is_current():
+            return True
+        try:
+            kept = Token.of_object(await self._vault.beside(self._vault.read, *self._context))
+        except OSError:
+            return False
+        if kept is not None and owed.is_newer(kept):
+            _log.info("token_not_kept", server=self._context[0], reason="another one is by now")
+            return True
+        return await self.save(owed.token)

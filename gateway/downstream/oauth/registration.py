@@ -19,7 +19,7 @@ from gateway.downstream.oauth.errors import NoToken
 from gateway.downstream.oauth.fetch import Fetcher
 from gateway.downstream.oauth.metadata import AuthorizationServer
 from gateway.downstream.oauth.turn import turn
-from gateway.downstream.oauth.vault import Vault, loaded, stored
+from gateway.downstream.oauth.vault import Vault, stored
 from gateway.protocol.rawjson import Object, Value
 
 CLIENT_NAME: Final = "MCP gateway"
@@ -111,8 +111,9 @@ class Registry:
         secret = answer.document.get("client_secret")
         secret = secret if isinstance(secret, str) else ""
         client = Client(identifier, _method(answer.document, secret), secret)
-        if not await self._keep(server, client, answer.document.get("client_secret_expires_at")):
-            # What is granted to a client that nobody knows afterwards cannot be renewed.
+        is_kept = await self._keep(server, client, answer.document.get("client_secret_expires_at"))
+        if self.vault.shared and not is_kept:
+            # What is granted to a client that the other replicas do not know cannot be renewed by them.
             raise NoToken(f'server "{self.name}": the registration at its authorization server cannot be kept now')
         return client
 
@@ -140,7 +141,12 @@ class Registry:
         return await self._store(book | {"registered": entries})
 
     async def _load(self) -> Object:
-        return await loaded(self.vault, self.name, _BOOK)
+        try:
+            return await self.vault.beside(self.vault.read, self.name, _BOOK)
+        except OSError:
+            # Taken for none it would let another authorization server in, or be replaced by less.
+            text = "what the gateway is to its authorization server cannot be read now"
+            raise NoToken(f'server "{self.name}": {text}') from None
 
     async def _store(self, book: Object) -> bool:
         return await stored(self.vault, book, self.name, _BOOK)

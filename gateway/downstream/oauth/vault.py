@@ -37,8 +37,15 @@ class Vault(Protocol):
     async def beside(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Run work that reads or writes here beside the loop; see ``Documents``."""
 
+    def read(self, *context: str) -> Object:
+        """Return what was kept; empty where there is nothing that is of use.
+
+        Raises:
+            OSError: that cannot be told now.
+        """
+
     def load(self, *context: str) -> Object:
-        """Return what was kept; empty where there is nothing."""
+        """Return what was kept; empty where there is nothing, or it cannot be read."""
 
     def store(self, value: Object, *context: str) -> bool:
         """Keep a value in place of an earlier one, an empty one is forgotten; tells whether that worked."""
@@ -69,9 +76,13 @@ class MemoryVault:
         """Nothing here blocks."""
         return work(*args, **kwargs)
 
-    def load(self, *context: str) -> Object:
+    def read(self, *context: str) -> Object:
         """Return what was kept; empty where there is nothing."""
         return dict(self._kept.get(context, {}))
+
+    def load(self, *context: str) -> Object:
+        """Do the same."""
+        return self.read(*context)
 
     def store(self, value: Object, *context: str) -> bool:
         """Keep a value in place of an earlier one; an empty one is forgotten."""
@@ -110,16 +121,24 @@ class SealedVault:
         return await self._documents.beside(work, *args, **kwargs)
 
     def load(self, *context: str) -> Object:
-        """Return what was kept; empty where there is nothing that opens."""
+        """Return what was kept; empty where there is nothing that can be read."""
         try:
-            document = self._documents.load(self.name(*context))
-            if document is None:
-                return {}
+            return self.read(*context)
+        except OSError as error:
+            _log.warning("credential_not_read", server=context[0], error=type(error).__name__)
+            return {}
+
+    def read(self, *context: str) -> Object:
+        """Return what was kept; empty where there is nothing that opens; see ``Vault``."""
+        document = self._documents.load(self.name(*context))
+        if document is None:
+            return {}
+        try:
             token = document.data[:MAX_FILE].decode("ascii").strip()
             value = rawjson.decode_strict(self._sealer.open(_PURPOSE, token, _bound(context)))
             if not self._sealer.is_newest(token):
                 self._reseal(value, document.version, context)
-        except (OSError, UnicodeDecodeError, SealError, JsonError) as error:
+        except (UnicodeDecodeError, SealError, JsonError) as error:
             _log.warning("credential_not_read", server=context[0], error=type(error).__name__)
             return {}
         return value if isinstance(value, dict) else {}

@@ -65,13 +65,32 @@ async def test_records_are_shown_whole_and_escaped_and_lead_to_their_call() -> N
 async def test_the_reason_is_what_refused_a_call_and_no_rule_that_allowed_it(
     outcome: Object, action: str, shown: str
 ) -> None:
-    rule = "allow[0]" if action == "allow" else "deny[0]"
-    record: Object = {**RECORD, "outcome": outcome, "decision": {"action": action, "policy": "p", "rule": rule}}
+    rule, reason = ("allow[0]", "allow_rule") if action == "allow" else ("deny[0]", "deny_rule")
+    decision: Object = {"action": action, "policy": "p", "rule": rule, "reason": reason}
+    record: Object = {**RECORD, "outcome": outcome, "decision": decision}
     told = Told()
     told.found = Found((record,), None)
     row = page(await audit(told.gateway, visit("/audit"))).body.text.partition("<details>")[0]
     assert shown in row
     assert "allow[0]" not in row
+    assert "_rule" not in row
+
+
+async def test_a_refusal_says_what_of_the_rule_did_not_hold() -> None:
+    decision: Object = {"action": "deny", "policy": "p", "rule": "allow[2]", "reason": "condition"}
+    told = Told()
+    told.found = Found(({**RECORD, "outcome": {"status": "denied"}, "decision": decision},), None)
+    assert "p allow[2] condition" in page(await audit(told.gateway, visit("/audit"))).body.text
+
+
+async def test_subjects_are_told_apart_by_their_digests() -> None:
+    told = Told()
+    people: list[Object] = [{"client": "jwt:as", "sub_h": digest} for digest in ("k1:aa", "k1:bb")]
+    told.found = Found(tuple({**RECORD, "principal": each} for each in people), None)
+    shown = page(await audit(told.gateway, visit("/audit"))).body.text
+    for digest in ("aa", "bb"):
+        assert f'href="/ui/audit?principal=k1%3A{digest}"' in shown
+        assert f">jwt:as k1:{digest}<" in shown
 
 
 async def test_long_durations_are_seconds() -> None:
