@@ -101,3 +101,14 @@ def test_prometheus_scrapes_the_admin_listener_with_the_token_that_the_gateway_k
     assert endpoint["authorization"]["credentials"] == {"name": "gateway-metrics", "key": "token"}
     assert config_of(found)["admin"]["metrics_token"] == "${MCP_GATEWAY_METRICS_TOKEN}"
     assert found["ServiceMonitor/mcp"]["metadata"]["labels"]["release"] == "prometheus"
+
+
+def test_the_panels_of_call_times_show_the_calls_that_have_a_trace() -> None:
+    panels = json.loads((CHART / "files" / "grafana.json").read_text("utf-8"))["panels"]
+    shown = {panel["title"]: [each.get("exemplar") for each in panel.get("targets", ())] for panel in panels}
+
+    assert [title for title, flags in shown.items() if True in flags] == [
+        "Tool calls as clients see them",
+        "Own share of a call",
+        "Servers, p95",
+    ]
