@@ -52,6 +52,18 @@ RUN apt-get update \
       "$(python -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')"
 COPY --from=build /opt/gateway /opt/gateway
 COPY --from=build /usr/share/sbom /usr/share/sbom
+# Python itself is no package of Debian's, nor of the environment: it is listed here, with what lies beside it.
+RUN python -c 'import importlib.metadata, json, platform; \
+version = platform.python_version(); \
+itself = {"type": "application", "name": "cpython", "version": version, "purl": "pkg:generic/cpython@" + version, \
+  "cpe": "cpe:2.3:a:python:python:" + version + ":*:*:*:*:*:*:*"}; \
+found = importlib.metadata.distributions(); \
+beside = {"pkg:pypi/" + each.name.lower().replace("_", "-") + "@" + each.version: each for each in found}; \
+parts = [itself] + [{"type": "library", "name": beside[purl].name, "version": beside[purl].version, "purl": purl} \
+  for purl in sorted(beside)]; \
+components = [{"bom-ref": part["purl"], **part} for part in parts]; \
+bill = {"bomFormat": "CycloneDX", "specVersion": "1.6", "version": 1, "components": components}; \
+print(json.dumps(bill, indent=1))' > /usr/share/sbom/python.cdx.json
 # Servers get HOME: what npx and uvx fetch is in the cache, apart from keys and audit log.
 ENV PATH=/opt/gateway/bin:$PATH \
     HOME=/var/cache/mcp-gateway \
@@ -89,6 +101,31 @@ RUN ln -s ../lib/node_modules/npm/bin/npm-cli.js /usr/local/bin/npm \
  && printf 'audit=false\nfund=false\nupdate-notifier=false\n' > /usr/local/etc/npmrc \
  && node --version \
  && npx --version
+# No lock says what came with Node: it is what lies there, npm with all that it brings, and what Node was built with.
+RUN node -e ' \
+  const fs = require("fs"), path = require("path"), found = new Map(); \
+  const add = (each) => found.set(each.purl, { "bom-ref": each.purl, ...each }); \
+  const walk = (folder) => fs.readdirSync(folder).filter((name) => name[0] !== ".").forEach((name) => { \
+    const here = path.join(folder, name); \
+    if (name[0] === "@") return walk(here); \
+    const { name: full, version, license } = JSON.parse(fs.readFileSync(path.join(here, "package.json"))); \
+    const licenses = typeof license === "string" ? { licenses: [{ expression: license }] } : {}; \
+    const purl = "pkg:npm/" + full.replace("@", "%40") + "@" + version; \
+    add({ type: "library", name: full, version, purl, ...licenses }); \
+    if (fs.existsSync(path.join(here, "node_modules"))) walk(path.join(here, "node_modules")); \
+  }); \
+  walk(path.resolve(process.execPath, "../../lib/node_modules")); \
+  const known = { node: "nodejs:node.js", openssl: "openssl:openssl" }, called = { uv: "libuv", ares: "c-ares" }; \
+  const numbers = ["modules", "napi", "unicode", "cldr", "tz"]; \
+  Object.entries(process.versions).filter(([name, text]) => text && !numbers.includes(name)).forEach(([short, text]) => { \
+    const name = called[short] || short, version = text.split("+")[0]; \
+    const cpe = "cpe:2.3:a:" + known[name] + ":" + version + ":*:*:*:*:*:*:*"; \
+    const purl = "pkg:generic/" + name + "@" + version, type = name === "node" ? "application" : "library"; \
+    add({ type, name, version, purl, ...(known[name] ? { cpe } : {}) }); \
+  }); \
+  const components = [...found.keys()].sort().map((purl) => found.get(purl)); \
+  console.log(JSON.stringify({ bomFormat: "CycloneDX", specVersion: "1.6", version: 1, components }, null, 1)); \
+' > /usr/share/sbom/node.cdx.json
 USER 10001:10001
 
 FROM base AS uv

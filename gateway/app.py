@@ -148,7 +148,7 @@ class Signals:
         self.now = asyncio.Event()
         self._tasks = TaskSet(on_crash(_log))
         self._reloading: Reloading | None = None
-        self._reload_wanted = False
+        self._reload_wanted = self._reloads = False
         self._watch: asyncio.Task[None] | None = None
 
     @asynccontextmanager
@@ -190,14 +190,20 @@ class Signals:
 
     def _reload(self) -> None:
         self._reload_wanted = True
-        if self._reloading is not None and not self.stop.is_set():
-            self._tasks.start(_reloaded(self._reloading), "reload")
+        if self._reloading is not None and not self._reloads and not self.stop.is_set():
+            self._reloads = True
+            self._tasks.start(self._reload_on(self._reloading), "reload")
 
-
-async def _reloaded(reloading: Reloading) -> None:
-    # A refusal has been told where everybody looks for it.
-    with suppress(ConfigError):
-        await reloading.reload(SIGNALLED)
+    async def _reload_on(self, reloading: Reloading) -> None:
+        """Reload, and once more for all the signals that came while that went on."""
+        try:
+            while self._reload_wanted and not self.stop.is_set():
+                self._reload_wanted = False
+                # A refusal has been told where everybody looks for it.
+                with suppress(ConfigError):
+                    await reloading.reload(SIGNALLED)
+        finally:
+            self._reloads = False
 
 
 @asynccontextmanager

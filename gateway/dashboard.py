@@ -84,9 +84,9 @@ class Dashboard:
         """Return the calls that run."""
         return self._runtime.traffic.live()
 
-    def traffic(self, chosen: Chosen) -> Traffic:
+    async def traffic(self, chosen: Chosen) -> Traffic:
         """Count the calls of the last hours."""
-        return self._runtime.traffic.show(chosen)
+        return await self._runtime.traffic.show(chosen)
 
     async def matrix(self, corner: Corner) -> Matrix:
         """Return a part of who may call what, judged one by one."""
@@ -156,13 +156,21 @@ class Dashboard:
         """Return all of them with the beginning of their arguments."""
         return self._approvalboard.briefs(user)
 
-    def differences(self, server: str, first: int, most: int) -> Object:
+    async def differences(self, server: str, first: int, most: int) -> Object:
         """Return how a server's pin stands, with some of what differs.
 
         Raises:
             KeyError: no such server.
         """
-        return self._pinboard.part(self._runtime.current().config.servers, server, first, most)
+        return await asyncio.to_thread(self._pinboard.part, self._runtime.current().config.servers, server, first, most)
+
+    async def difference(self, server: str, item: str) -> Object:
+        """Return one difference whole.
+
+        Raises:
+            KeyError: no such server, or nothing of that name differs.
+        """
+        return await asyncio.to_thread(self._pinboard.whole, self._runtime.current().config.servers, server, item)
 
     def tools(self, server: str, first: int, most: int) -> Object:
         """Return some tools of a server."""
@@ -204,9 +212,11 @@ def named(snapshot: Snapshot) -> list[tuple[str, Principal]]:
         found["anonymous"] = ANONYMOUS
     for name, client in snapshot.config.clients.items():
         found[name] = Principal(f"key:{name}", "key", name, frozenset(client.groups))
+    known = {who.id for who in found.values()}
     for policy in snapshot.engine.policies:
-        for identity in sorted(policy.who.ids - {who.id for who in found.values()}):
+        for identity in sorted(policy.who.ids - known):
             found[identity] = Principal(identity, identity.partition(":")[0], identity)
+        known |= policy.who.ids
         for group in sorted(policy.who.groups):
             found.setdefault(f"group:{group}", Principal("sub:", "sub", "", frozenset({group})))
         for scope in sorted(policy.who.scopes):

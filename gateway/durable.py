@@ -6,6 +6,7 @@ What an earlier gateway kept in ``state.dir`` moves along once, when there is no
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -38,9 +39,12 @@ IMPORTED: Final = "imported"
 LOCAL_SEALING_KEY: Final = "sealing.key"
 _PURPOSE: Final = "fingerprint-key"
 _CONTEXT: Final = b"shared"
-Act: TypeAlias = Callable[[Callable[[str], bool]], Awaitable[None]]
+TRIES: Final = 5
+PAUSE: Final = 1.0
+"""How often something is read where that fails, and seconds in between; what is not reachable at all is told of."""
+Act: TypeAlias = Callable[[Callable[[str], bool]], Awaitable[bool]]
 """Reads again what others may have replaced, and acts on it; is given what tells whether a document of a name may be
-another one, and never raises for what cannot be read."""
+another one. Never raises for what cannot be read: then it tells so, and is asked again."""
 
 
 class Durable:
@@ -68,7 +72,7 @@ class Durable:
     async def follow(self, acts: Mapping[str, Act], alert: Callable[[str, Object], None]) -> None:
         """Act on what others change until cancelled; each act is for the documents whose names begin with its key."""
         async for change in self.documents.changes():
-            is_back = change.reachable and not self._healthy
+            is_back = change.reachable and (change.anew or not self._healthy)
             if change.reachable != self._healthy:
                 self._stands(reachable=change.reachable)
                 if not change.reachable:
@@ -78,7 +82,14 @@ class Durable:
                 changed = _anything if is_back else change.names.__contains__
                 for prefix, act in acts.items():
                     if is_back or any(name.startswith(prefix) for name in change.names):
-                        await act(changed)
+                        await self._act(act, changed)
+
+    async def _act(self, act: Act, changed: Callable[[str], bool]) -> None:
+        """Have something read: a connection may break under it, and nobody would tell of the same change again."""
+        for _ in range(TRIES):
+            if await act(changed) or not self.documents.health().reachable:
+                return
+            await asyncio.sleep(PAUSE)
 
     def _stands(self, *, reachable: bool) -> None:
         """Say that the documents cannot be reached any more, or that they can again."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from gateway.catalog.build import build
 from gateway.catalog.keep import Keep
 from gateway.config.root import LoadedConfig
-from gateway.downstream.fingerprint import fingerprint
+from gateway.downstream.fingerprint import offering
 from gateway.durable import FINGERPRINT_KEY, KEY_BYTES
 from gateway.errors import ConfigError, Problem
 from gateway.model.call import Target
@@ -37,7 +37,7 @@ def kept_listings(loaded: LoadedConfig) -> dict[str, Listing]:
     if not loaded.config.state.database.get_secret_value() and (state / FINGERPRINT_KEY).is_file():
         key, keep = read_or_create_key(state / FINGERPRINT_KEY, KEY_BYTES), Keep(FolderDocuments(state))
         for name, server in loaded.config.servers.items():
-            kept = keep.load(name, fingerprint(name, server, key))
+            kept = keep.load(name, offering(name, server, key))
             if kept is not None:
                 listings[name] = kept
     return listings

@@ -1,29 +1,39 @@
-"""The last complete lists of every server as it is configured now, those of the last run included."""
+"""The last complete lists of every server, those of the last run included, while its config leads to the same one."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Collection, Mapping
 
 from gateway.catalog.keep import Keep
 from gateway.config.root import LoadedConfig
 from gateway.config.servers import Server
-from gateway.downstream.fingerprint import fingerprint
+from gateway.downstream.fingerprint import offering
 from gateway.model.catalog import Catalog, Kind, Listing
 from gateway.state.documents import Documents
+from gateway.telemetry.logs import get_logger
+
+_log = get_logger("catalog")
 
 
 class Listings:
-    """Lists by server and fingerprint of its config: what another config listed says nothing about this one."""
+    """Lists by server and what decides of its config what it lists: what another server listed says nothing here.
+
+    A server whose other settings change, or whose credentials are renewed, is another process or session for the pool;
+    its tools stay listed meanwhile, and calls wait for it as after any restart.
+    """
 
     def __init__(self, documents: Documents, key: bytes) -> None:
+        self._documents = documents
         self._keep = Keep(documents)
         self._key = key
         self._known: dict[tuple[str, str], Listing] = {}
 
     async def refresh(self, loaded: LoadedConfig) -> None:
         """Look for lists that were kept of servers that none are known of, beside the loop."""
-        self.take(await asyncio.to_thread(self.look, loaded))
+        try:
+            self.take(await self._documents.beside(self.look, loaded))
+        except OSError as error:
+            _log.warning("kept_catalogs_not_read", reason=error.strerror)
 
     def take(self, found: Mapping[tuple[str, str], Listing]) -> None:
         """Put lists in force that were found; what a server said meanwhile is newer."""
@@ -33,7 +43,7 @@ class Listings:
         """Return lists that were kept of servers that none are known of. Blocks."""
         found: dict[tuple[str, str], Listing] = {}
         for name, server in loaded.config.servers.items():
-            digest = fingerprint(name, server, self._key)
+            digest = offering(name, server, self._key)
             listing = self._keep.load(name, digest) if (name, digest) not in self._known else None
             if listing is not None:
                 found[name, digest] = listing
@@ -43,14 +53,14 @@ class Listings:
         """Return the lists of servers that are configured as they were then."""
         known: dict[str, Listing] = {}
         for name, server in loaded.config.servers.items():
-            listing = self._known.get((name, fingerprint(name, server, self._key)))
+            listing = self._known.get((name, offering(name, server, self._key)))
             if listing is not None:
                 known[name] = listing
         return known
 
     def put(self, server: Server, listing: Listing) -> Listing | None:
         """Take fresh lists; returns those that they replace."""
-        digest = fingerprint(listing.server, server, self._key)
+        digest = offering(listing.server, server, self._key)
         before = self._known.get((listing.server, digest))
         self._known = {key: value for key, value in self._known.items() if key[0] != listing.server}
         self._known[listing.server, digest] = listing
@@ -58,7 +68,11 @@ class Listings:
 
     async def keep(self, server: Server, listing: Listing) -> None:
         """Write lists for the next start, beside the loop."""
-        await asyncio.to_thread(self._keep.store, listing, fingerprint(listing.server, server, self._key))
+        digest = offering(listing.server, server, self._key)
+        try:
+            await self._documents.beside(self._keep.store, listing, digest)
+        except OSError as error:
+            _log.warning("catalog_not_kept", server=listing.server, reason=error.strerror)
 
     def retain(self, servers: Collection[str]) -> None:
         """Forget all others."""

@@ -94,13 +94,24 @@ class News:
 
 def lines_of(item: Difference, pin: Pin | None, seen: Fingerprint) -> tuple[Line, ...]:
     """Return what changed inside a definition or the instructions, for people; nothing for other facts."""
-    if item.aspect == INSTRUCTIONS:
-        return diff.texts(pin.instructions.text if pin is not None else "", seen.instructions)
-    if item.aspect not in ("definition", "new_definition", "removed_definition"):
+    texts = texts_of(item, pin, seen)
+    if texts is None:
         return ()
+    return diff.texts(*texts) if item.aspect == INSTRUCTIONS else diff.lines(*texts)
+
+
+def texts_of(item: Difference, pin: Pin | None, seen: Fingerprint) -> tuple[str, str] | None:
+    """Return a definition or the instructions whole, as approved and as they are now; None for other facts.
+
+    A definition is canonical JSON; "" stands for nothing.
+    """
+    if item.aspect == INSTRUCTIONS:
+        return pin.instructions.text if pin is not None else "", seen.instructions
+    if item.aspect not in ("definition", "new_definition", "removed_definition"):
+        return None
     known = pin.definitions.get(item.subject, ()) if pin is not None else ()
     now = forms.found(seen, item.item, item.after) if item.form else (seen.definitions or {}).get(item.item)
-    return diff.lines(known[-1].text if known else "", text_of(now) if now is not None else "")
+    return known[-1].text if known else "", text_of(now) if now is not None else ""
 
 
 def _hidden_tools(verdict: Verdict, seen: Fingerprint) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
@@ -102,13 +103,14 @@ class Operator:
         trust = self._runtime.trust
         return report.PinReport(trust.state(server), tuple(trust.changed(server)))
 
-    def pins(self, target: str) -> Object:
+    async def pins(self, target: str) -> Object:
         """Return pins and what differs from them.
 
         Raises:
             KeyError: no such server or item.
         """
-        return self._pinboard.show(self._runtime.current().config.servers, target)
+        # In a thread: definitions may be long and many, and are compared member by member.
+        return await asyncio.to_thread(self._pinboard.show, self._runtime.current().config.servers, target)
 
     async def decide_pins(self, act: Act, verb: str, target: str, digests: Mapping[str, str]) -> Object:
         """Approve or reject what differs.
@@ -176,6 +178,9 @@ class Operator:
         for line in explain(snapshot.engine, question):
             if line.startswith("policy "):
                 policy = line.removesuffix(":")
+            elif policy.endswith(" (shadow)"):
+                # What it would do hides nothing.
+                continue
             elif line.startswith("  ") and (": denies" in line or ": does not allow" in line):
                 reasons.append(f"{policy}: {line.strip()}")
             elif line.startswith("view "):

@@ -84,13 +84,18 @@ class Oversight:
                 told = True
             self._means.metrics.approvals_pending.set(self.ledger.pending)
 
-    async def reread(self, changed: Callable[[str], bool]) -> None:
-        """Take what other replicas have written about approvals: calls that wait for it go on."""
+    async def reread(self, changed: Callable[[str], bool]) -> bool:
+        """Take what other replicas have written about approvals: calls that wait for it go on.
+
+        Tells whether it could be read.
+        """
         try:
             await self.ledger.reread()
         except Unwritable as error:
             _log.error("approvals_not_read", reason=str(error))
+            return False
         self._means.metrics.approvals_pending.set(self.ledger.pending)
+        return True
 
     def _definition(self, call: Call) -> str:
         """Return the digest of what a call names as it is now; of one that is listed no more, what it was."""

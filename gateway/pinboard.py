@@ -11,11 +11,11 @@ from typing import Final
 from gateway.admin.operations import Act, Conflict
 from gateway.audit import events
 from gateway.audit.log import AuditLog
-from gateway.news import lines_of
+from gateway.news import lines_of, texts_of
 from gateway.pinning.approval import can_approve
 from gateway.pinning.pins import Overtaken, Pin
 from gateway.pinning.verify import Difference
-from gateway.protocol.rawjson import Object, Value
+from gateway.protocol.rawjson import Object
 from gateway.telemetry.text import printable
 from gateway.trust import Trust
 from gateway.watched import Watched
@@ -28,7 +28,11 @@ _CHANGED: Final = "it has changed since it was shown: look at it again (pins sho
 
 
 class Pinboard:
-    """The pins of the running gateway, for the admin listener."""
+    """The pins of the running gateway, for the admin listener.
+
+    What only shows may run in a thread: a verdict is read before what it was judged by, which can only be newer, so
+    that no digest stands beside a text that is older than it.
+    """
 
     def __init__(self, trust: Trust, audit: AuditLog) -> None:
         self._trust = trust
@@ -56,6 +60,18 @@ class Pinboard:
         total = len(watched.verdict.differences) if watched is not None else 0
         return {**self._server(name, "", slice(first, first + min(most, _MAX_SHOWN))), "total": total}
 
+    def whole(self, servers: Iterable[str], server: str, item: str) -> Object:
+        """Return one difference with the whole texts, as approved and as it is now, where it has such.
+
+        Raises:
+            KeyError: no such server, or nothing of that name differs.
+        """
+        name, _ = _split(list(servers), server)
+        [found, *_] = _chosen(name, self._trust.watched(name), item)
+        watched = self._trust.watched(name)
+        held = watched.verdict.held if watched is not None else {}
+        return self._difference(name, found, held, whole=True)
+
     def _server(self, name: str, item: str, window: slice = _ALL) -> Object:
         watched, pin = self._trust.watched(name), self._trust.pin(name)
         differences = _chosen(name, watched, item) if item and not _pinned(pin, item) else _matching(watched, item)
@@ -68,14 +84,17 @@ class Pinboard:
             "approved_at": pin.at if pin is not None else None,
             "facts": {} if item else {printable(key, _MAX_NAME): printable(facts[key], _MAX_NAME) for key in facts},
             "definitions": len(pin.definitions) if pin is not None else 0,
-            "differences": [self._difference(name, each, held) for each in differences[window]],
+            "differences": [self._difference(name, each, held, whole=bool(item)) for each in differences[window]],
         }
 
-    def _difference(self, name: str, item: Difference, held: Mapping[str, str]) -> Value:
+    def _difference(self, name: str, item: Difference, held: Mapping[str, str], *, whole: bool) -> Object:
+        """Return what differs; ``whole`` adds the texts of which the lines show no more than pieces."""
         watched, pin = self._trust.watched(name), self._trust.pin(name)
         assert watched is not None
         rejected = pin is not None and pin.rejected.get(item.item) == item.after
+        texts = texts_of(item, pin, watched.seen) if whole else None
         return {
+            **({"before_text": texts[0], "after_text": texts[1]} if texts is not None else {}),
             "item": item.item,
             "shown": printable(item.item.removeprefix(_TOOL), _MAX_NAME),
             "aspect": item.aspect,

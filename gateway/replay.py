@@ -7,7 +7,7 @@ rule were kind to the caller and once as if none were, and only where both agree
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import islice
@@ -33,6 +33,8 @@ _ANNOTATIONS: Final = ("tool", "annotations")
 _SUBJECT: Final = "sub:"
 _BATCH: Final = 5_000
 """Records that are looked at together, so that what stands beside the chain is searched once for all of them."""
+_TOLD: Final = 65_536
+"""Bytes after which it is told again how many were read."""
 _MAX_VARIANTS: Final = 256
 _LONG: Final = 64 * 1024
 """Bytes of arguments beyond which a loop over them may have been too much, and what is kept of them not."""
@@ -88,15 +90,20 @@ class Replay:
     def __init__(self, engine: Engine, log: Log, *, knows_views: bool) -> None:
         self._candidate = _Candidate(engine, log.key(), knows_views=knows_views)
         self._log = log
+        self._read = 0
+        self._progress: Callable[[int], None] | None = None
         self.tally = Tally()
 
-    def run(self) -> Iterator[Change]:
+    def run(self, progress: Callable[[int], None] | None = None) -> Iterator[Change]:
         """Ask about every call and yield those that would be decided otherwise, in the order of the log.
+
+        ``progress`` hears now and then how many bytes of it were read.
 
         Raises:
             OSError: the log cannot be read.
             ConfigError: the key of the log cannot be read.
         """
+        self._progress = progress
         for segment in list_segments(self._log.directory):
             records = self._records(segment.path)
             while batch := [*islice(records, _BATCH)]:
@@ -108,6 +115,7 @@ class Replay:
 
     def _records(self, path: Path) -> Iterator[Object]:
         for line, ended in read_lines(path):
+            self._tell(len(line) + 1)
             if not ended or not any(event in line for event in _CALLS):
                 continue
             try:
@@ -117,6 +125,11 @@ class Replay:
                 continue
             if isinstance(record, dict) and self._is_wanted(record.get("ts")):
                 yield record
+
+    def _tell(self, size: int) -> None:
+        before, self._read = self._read, self._read + size
+        if self._progress is not None and before // _TOLD != self._read // _TOLD:
+            self._progress(self._read)
 
     def _is_wanted(self, ts: object) -> bool:
         if self._log.since is None and self._log.until is None:

@@ -299,6 +299,7 @@ class Runtime:
                 self.oversight.desk,
                 self.oversight.alerts.seen,
                 self.traffic,
+                lambda: self.tracer.on,
             )
         )
         listings = self._listings.known(loaded)
@@ -331,7 +332,7 @@ class Runtime:
         return self._accounts.describe(self._snapshot, call, exchange)
 
     async def _publish(self, listing: Listing, kinds: frozenset[Kind]) -> None:
-        """Put a server's fresh lists in force and say so, also when they are equal."""
+        """Put a server's fresh lists in force and say so: of the kinds that it spoke of also when they are equal."""
         name = listing.server
         server = self._snapshot.config.servers.get(name)
         if server is None:
@@ -343,8 +344,8 @@ class Runtime:
             self._recompile()
             _log.info("catalog_changed", server=name, definitions=len(listing.definitions))
         if name not in self._snapshot.own:
-            quiet = unseen(name, changed_kinds(before, listing), shown, self._snapshot.catalog)
-            self._listeners.tell(name, kinds - quiet)
+            changed = changed_kinds(before, listing)
+            self._listeners.tell(name, (kinds | changed) - unseen(name, changed, shown, self._snapshot.catalog))
         elif judged:
             # Nobody is shown these lists, but what may be shown of those that each principal has.
             self.personal.rejudged(name)

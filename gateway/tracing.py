@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import time
 from collections.abc import Callable
 from types import ModuleType
 from typing import Final
@@ -100,10 +101,13 @@ class Tracing:
             self._tasks.start(self._export.run(), "spans")
 
     async def aclose(self) -> None:
-        """Send what waits, if that is quick, and end."""
+        """Send what is under way and what waits, if that is quick, and end."""
+        began = time.monotonic()
+        if self._export is not None:
+            await self._export.settle(LAST_WORDS)
         await self._tasks.aclose()
         if self._export is not None:
-            await self._export.aclose(LAST_WORDS)
+            await self._export.aclose(max(0.0, LAST_WORDS - (time.monotonic() - began)))
 
 
 def _library() -> ModuleType:

@@ -6,6 +6,7 @@ and tools; whatever is beyond that is counted under one name. Holds no arguments
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -178,21 +179,25 @@ class TrafficLog:
             for call, exchange in self._live.values()
         )
 
-    def show(self, chosen: Chosen) -> Traffic:
-        """Count what was chosen, up to now."""
+    async def show(self, chosen: Chosen) -> Traffic:
+        """Count what was chosen, up to now; between two steps the loop is free."""
         size = _FINE if chosen.seconds <= _FINE * _STEPS[_FINE] else _COARSE
         count = max(1, min(_STEPS[size], round(chosen.seconds / size)))
         last = int(self._clock() // size)
         over_time = [_Cell() for _ in range(count)]
         names: dict[str, _Cell] = {}
-        whole = _Cell()
         part = _PARTS.get(chosen.by, 2)
-        for step in self._steps[size]:
+        for step in tuple(self._steps[size]):
             index = step.number - last + count - 1
-            for key, cell in _matching(step, chosen) if 0 <= index < count else ():
+            if not 0 <= index < count:
+                continue
+            for key, cell in _matching(step, chosen):
                 over_time[index].merge(cell)
-                whole.merge(cell)
                 names.setdefault(key[part], _Cell()).merge(cell)
+            await asyncio.sleep(0)
+        whole = _Cell()
+        for cell in over_time:
+            whole.merge(cell)
         busiest = sorted(names.items(), key=lambda item: (-sum(item[1].ends), item[0]))[:MAX_NAMES]
         tallies = tuple((name, cell.tally()) for name, cell in busiest)
         return Traffic(size, tuple(cell.tally() for cell in over_time), tallies, whole.tally())

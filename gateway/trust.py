@@ -31,7 +31,7 @@ from gateway.pinning.pins import Overtaken, Pin, Pins
 from gateway.pinning.verify import Difference, Effect, Verdict, judge
 from gateway.state.documents import Documents
 from gateway.telemetry.logs import get_logger
-from gateway.watched import Watched, World, differing, executed, withheld
+from gateway.watched import Watched, World, differing, due, executed, withheld
 from gateway.witness import ask
 
 _log = get_logger("pins")
@@ -50,6 +50,7 @@ class Trust(Inspector):
         Raises:
             ConfigError: they are damaged.
         """
+        self._documents = documents
         self._pins = Pins(documents)
         self._key = key
         self._news = news
@@ -239,21 +240,23 @@ class Trust(Inspector):
         if watched is not None and whose in watched.seen.own:
             watched.seen = watched.seen.with_own(whose, {})
 
-    async def reread(self, changed: Callable[[str], bool]) -> None:
+    async def reread(self, changed: Callable[[str], bool]) -> bool:
         """Take what other replicas have written, and write what could not be written before.
 
-        What cannot be read changes nothing: what is known stays in force.
+        What cannot be read changes nothing: what is known stays in force. Tells whether it could be.
         """
         try:
-            await asyncio.to_thread(self._pins.refresh)
-        except ConfigError as error:
-            _log.error("pins_not_read", reason=error.problems[0].message)
-            return
+            await self._documents.beside(self._pins.refresh)
+        except (ConfigError, OSError) as error:
+            reason = error.problems[0].message if isinstance(error, ConfigError) else error.strerror
+            _log.error("pins_not_read", reason=reason)
+            return False
         for name in list(self._watched):
-            if self._pins.get(name) is None and _is_known(self._watched[name].seen):
+            if self._pins.get(name) is None and self._watched[name].is_listed:
                 await self._record(name)
                 self._react(name)
         self._follow()
+        return True
 
     def _follow(self) -> None:
         """Act on what others approved or rejected."""
@@ -271,7 +274,7 @@ class Trust(Inspector):
         """Write down what is seen for the first time; where another replica was faster, its word counts."""
         for _ in range(_TRIES):
             watched, pin = self._watched.get(name), self._pins.get(name)
-            made = _due(watched, pin) if watched is not None else None
+            made = due(watched, pin, _now()) if watched is not None else None
             if watched is None or made is None or made == pin:
                 return
             try:
@@ -294,7 +297,7 @@ class Trust(Inspector):
             if pin == before:
                 return True
             try:
-                await asyncio.to_thread(self._pins.save, name, pin, before)
+                await self._documents.beside(self._pins.save, name, pin, before)
             except (OSError, ConfigError) as error:
                 _log.error("pins_not_written", server=name, error=type(error).__name__)
                 return False
@@ -375,20 +378,6 @@ class Trust(Inspector):
         self._react(name)
         self._world.retry(name)
         return True
-
-
-def _due(watched: Watched, pin: Pin | None) -> Pin | None:
-    """Return what has to be written down of a server without anybody's approval; None for nothing."""
-    if pin is not None:
-        return approval.completed(pin, watched.seen)
-    if watched.terms.mode == "strict" or watched.seen.wrong:
-        return None
-    return approval.recorded(watched.seen, _now())
-
-
-def _is_known(seen: Fingerprint) -> bool:
-    """Tell whether any lists of a server were read."""
-    return seen.definitions is not None or bool(seen.own)
 
 
 def _stale(server: str) -> DownstreamError:

@@ -12,6 +12,7 @@ from gateway.downstream.oauth.signin import is_tool
 from gateway.model.call import Call
 from gateway.model.catalog import Definition, Kind
 from gateway.model.principal import Principal
+from gateway.pinning import approval
 from gateway.pinning.fingerprint import PINNED, Fingerprint, key_of
 from gateway.pinning.pins import Pin
 from gateway.pinning.verify import Terms, Verdict
@@ -52,6 +53,20 @@ class Watched:
     terms: Terms
     seen: Fingerprint
     verdict: Verdict = field(default_factory=Verdict)
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether any lists of it were read."""
+        return self.seen.definitions is not None or bool(self.seen.own)
+
+
+def due(watched: Watched, pin: Pin | None, at: str) -> Pin | None:
+    """Return what has to be written down of a server without anybody's approval; None for nothing."""
+    if pin is not None:
+        return approval.completed(pin, watched.seen)
+    if watched.terms.mode == "strict" or watched.seen.wrong:
+        return None
+    return approval.recorded(watched.seen, at)
 
 
 def executed(server: Server) -> tuple[list[str], list[str]]:

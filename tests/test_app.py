@@ -18,9 +18,12 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from gateway.app import Addresses, check_parser, serve
+from gateway.admin.operations import Act
+from gateway.app import Addresses, Signals, check_parser, serve
 from gateway.config.loader import load
 from gateway.errors import ConfigError
+from gateway.protocol.rawjson import Object
+from gateway.reloading import Reloading
 from tests.kit import wire
 from tests.kit.certificates import make
 from tests.kit.gateway import COMMAND, ROOT, Gateway, alive, descendants, eventually, serving
@@ -200,3 +203,35 @@ def test_a_gateway_that_is_not_to_watch_reloads_only_when_it_is_told_to(tmp_path
 def said(gateway: Gateway) -> list[str]:
     """Return what the log says happened; that it is signed is no event."""
     return [record["event"] for record in gateway.records() if record["event"] != "audit.checkpoint"]
+
+
+class Reloads(Reloading):
+    """Counts the reloads, each of which takes until it is let go."""
+
+    def __init__(self) -> None:
+        self.begun = 0
+        self.second, self.go_on = asyncio.Event(), asyncio.Event()
+
+    async def reload(self, act: Act) -> Object:
+        self.begun += 1
+        if self.begun == 2:
+            self.second.set()
+        await self.go_on.wait()
+        raise ConfigError([])
+
+
+async def test_however_often_a_reload_is_wanted_while_one_goes_on_there_is_one_more() -> None:
+    """Each may read megabytes, and writes a record."""
+    signals, reloads = Signals(), Reloads()
+    async with asyncio.timeout(5), signals.installed():
+        signals.reload_on_hangup(reloads)
+        for _ in range(20):
+            os.kill(os.getpid(), signal.SIGHUP)
+            while reloads.begun == 0:
+                await asyncio.sleep(0)
+        reloads.go_on.set()
+        await reloads.second.wait()
+        os.kill(os.getpid(), signal.SIGHUP)
+        while reloads.begun < 3:
+            await asyncio.sleep(0)
+    assert reloads.begun == 3

@@ -151,7 +151,7 @@ async def test_calls_are_counted_whether_they_ran_or_not(tmp_path: Path) -> None
         operator = Operator(runtime, "")
         await operator.call_as(ACT, "bot", "a/whoami", {})
         await operator.call_as(ACT, "bot", "a/delete_note", {})
-        seen = dashboard.traffic(Chosen(3600.0, "server"))
+        seen = await dashboard.traffic(Chosen(3600.0, "server"))
         assert dashboard.calls() == ()
     assert (seen.whole.ok, seen.whole.refused) == (1, 1)
     assert [name for name, _ in seen.by_name] == ["a"]
@@ -161,9 +161,11 @@ async def test_tools_pins_and_approvals_come_in_parts(tmp_path: Path) -> None:
     async with running(configured(tmp_path)) as runtime:
         dashboard = await ready(runtime)
         tools, rest = dashboard.tools("a", 0, 2), dashboard.tools("a", 2, 100)
-        pin = dashboard.differences("a", 0, 10)
+        pin = await dashboard.differences("a", 0, 10)
         with pytest.raises(KeyError):
-            dashboard.differences("nope", 0, 10)
+            await dashboard.differences("nope", 0, 10)
+        with pytest.raises(KeyError, match="differs"):
+            await dashboard.difference("a", "tool:whoami")
         with pytest.raises(KeyError, match="waits"):
             dashboard.approval("alice", "nope")
         assert (dashboard.waiting("alice"), dashboard.pending()) == ((), 0)

@@ -14,7 +14,7 @@ from gateway.approvals.ledger import Ledger
 from gateway.catalog.keep import Keep
 from gateway.config.root import LoadedConfig
 from gateway.downstream.oauth.vault import SealedVault
-from gateway.durable import FINGERPRINT_KEY, IMPORTED, KEY, LOCAL_SEALING_KEY, Act, Durable, opened
+from gateway.durable import FINGERPRINT_KEY, IMPORTED, KEY, LOCAL_SEALING_KEY, TRIES, Act, Durable, opened
 from gateway.errors import ConfigError
 from gateway.pinning.pins import PIN_FILE, Pin, Pins
 from gateway.protocol.rawjson import Object
@@ -175,8 +175,9 @@ async def test_changes_reach_those_they_are_for_and_an_outage_is_said_once(tmp_p
     )
 
     def acting(word: str) -> Act:
-        async def act(changed: Callable[[str], bool]) -> None:
+        async def act(changed: Callable[[str], bool]) -> bool:
             acted.append(f"{word}{changed('b/1'):d}{changed('b/2'):d}")
+            return True
 
         return act
 
@@ -187,3 +188,38 @@ async def test_changes_reach_those_they_are_for_and_an_outage_is_said_once(tmp_p
     assert [record["event"] for record in records] == ["database.unreachable", "database.recovered"]
     assert alerts == ["database_unreachable"]
     assert "mcp_gateway_database_up 1.0" in metrics.render("")[0].decode()
+
+
+async def test_after_a_moment_that_nobody_was_told_of_everything_is_read_again(tmp_path: Path) -> None:
+    one = Durable(config(), tmp_path, Sealer([NEW]), list[Object]().append, Metrics())
+    one.documents = documents = Scripted(tmp_path)
+    documents.script = (Change(frozenset(), anew=True),)
+    acted: list[bool] = []
+
+    async def act(changed: Callable[[str], bool]) -> bool:
+        acted.append(changed("a.json"))
+        return True
+
+    async with asyncio.timeout(5):
+        await one.follow({"a.json": act}, lambda kind, _: None)
+    assert acted == [True]
+
+
+@pytest.mark.parametrize(("fails", "tries"), [(2, 3), (99, TRIES)])
+async def test_what_could_not_be_read_is_read_again_a_few_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: int, tries: int
+) -> None:
+    """Nobody tells of the same change twice: without it pins of this replica would stay what they were."""
+    monkeypatch.setattr("gateway.durable.PAUSE", 0.01)
+    one = Durable(config(), tmp_path, Sealer([NEW]), list[Object]().append, Metrics())
+    one.documents = documents = Scripted(tmp_path)
+    documents.script = (Change(frozenset({"a.json"})),)
+    acted: list[bool] = []
+
+    async def act(changed: Callable[[str], bool]) -> bool:
+        acted.append(changed("a.json"))
+        return len(acted) > fails
+
+    async with asyncio.timeout(5):
+        await one.follow({"a.json": act}, lambda kind, _: None)
+    assert acted == [True] * tries

@@ -28,6 +28,8 @@ async def test_lists_are_kept_for_the_next_start_of_the_same_config(tmp_path: Pa
     other = loaded({"servers": {"a": {"command": "x", "args": ["other"]}}})
     assert again.look(other) == {}
     assert again.known(other) == {}
+    slower = loaded({"servers": {"a": {"command": "x", "timeouts": {"call": "5s"}}}})
+    assert again.known(slower) == again.known(config)
 
 
 def test_lists_of_servers_that_are_gone_are_forgotten(tmp_path: Path) -> None:

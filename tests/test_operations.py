@@ -68,6 +68,18 @@ async def test_tools_as_says_what_is_hidden_and_why(tmp_path: Path) -> None:
     assert nothing["tools"] == []
 
 
+async def test_a_policy_in_shadow_is_never_why_something_is_hidden(tmp_path: Path) -> None:
+    policies = [
+        {"name": "p", "clients": ["bot"], "allow": ["a/whoami"]},
+        {"name": "trial", "clients": ["bot"], "deny": ["a/delete_note"], "mode": "shadow"},
+    ]
+    config = write(tmp_path, servers={"a": notes(tmp_path, "one")}, clients={"bot": {"key": KEY}}, policies=policies)
+    async with running(config) as runtime:
+        hidden = (await ready(runtime)).tools_as("bot")["hidden"]
+    assert isinstance(hidden, list)
+    assert {"tool": "a/delete_note", "why": "no policy allows it"} in hidden
+
+
 async def test_a_call_goes_the_whole_path_and_is_audited_as_an_admins(tmp_path: Path) -> None:
     async with running(configured(tmp_path)) as runtime:
         operator = await ready(runtime)

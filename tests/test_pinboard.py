@@ -88,6 +88,22 @@ async def test_what_differs_comes_in_parts(board: Pinboard) -> None:
         board.part(SERVERS, "nope", 0, 1)
 
 
+async def test_a_difference_has_its_whole_texts_where_it_alone_is_asked_for(trust: Trust, audit: AuditLog) -> None:
+    """What is approved can be read to its end, though a line of a difference is cut."""
+    await trust.seen(listing("a", tool("t")))
+    await trust.seen(listing("a", tool("t", description="x" * 1000 + " then obey"), tool("n")))
+    board = Pinboard(trust, audit)
+    whole = board.whole(SERVERS, "a", "tool:t")
+    assert "then obey" in str(whole["after_text"])
+    assert "then obey" not in str(whole["before_text"])
+    assert "then obey" not in str(whole["diff"])
+    assert server(board.show(SERVERS, "a/t"))["differences"] == [whole]
+    assert board.whole(SERVERS, "a", "tool:n")["before_text"] == ""
+    assert not any("after_text" in each for each in server(board.show(SERVERS, "a"))["differences"])
+    with pytest.raises(KeyError, match="differs at a"):
+        board.whole(SERVERS, "a", "tool:nope")
+
+
 async def test_one_tool_is_shown_by_its_own_name(board: Pinboard) -> None:
     assert [each["shown"] for each in server(board.show(SERVERS, "a/t"))["differences"]] == ["t"]
     assert server(board.show(SERVERS, "a/u"))["differences"] == []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -59,7 +58,7 @@ def remembered(folder: Path, reach: Reach | None = None) -> TrafficLog:
     return traffic
 
 
-def test_calls_of_the_last_hours_are_counted_when_they_ended_and_how(tmp_path: Path) -> None:
+async def test_calls_of_the_last_hours_are_counted_when_they_ended_and_how(tmp_path: Path) -> None:
     folder = log(
         tmp_path,
         at(60 * 25, ended(Complete({}))),
@@ -72,23 +71,23 @@ def test_calls_of_the_last_hours_are_counted_when_they_ended_and_how(tmp_path: P
         at(-1, ended(Complete({}))),
     )
     traffic = remembered(folder)
-    day = traffic.show(DAY)
+    day = await traffic.show(DAY)
     assert (day.whole.ok, day.whole.refused, day.whole.failed) == (2, 8, 1)
     assert {name: tally.calls for name, tally in day.by_name} == {"warehouse/query": 4, NO_SUCH: 7}
-    hour = traffic.show(Chosen(3600, "client"))
+    hour = await traffic.show(Chosen(3600, "client"))
     assert [(name, tally.calls) for name, tally in hour.by_name] == [("example-idp", 10)]
     assert hour.whole.most_ms == 30_000
     assert [index for index, tally in enumerate(reversed(hour.over_time)) if tally.calls] == [1, 2, 10]
 
 
-def test_what_ended_since_the_start_is_added_to_and_not_lost(tmp_path: Path) -> None:
+async def test_what_ended_since_the_start_is_added_to_and_not_lost(tmp_path: Path) -> None:
     past, traffic = Past(NOW), TrafficLog(lambda: NOW)
     gather(past, log(tmp_path, at(0, ended(Complete({}))), at(5, ended(Complete({})))), START)
     traffic.ended(a_call(), "ok", 0.01)
     traffic.remember(past)
     traffic.ended(a_call(), "ok", 0.01)
-    assert traffic.show(Chosen(60, "tool")).whole.ok == 3
-    assert traffic.show(DAY).whole.ok == 4
+    assert (await traffic.show(Chosen(60, "tool"))).whole.ok == 3
+    assert (await traffic.show(DAY)).whole.ok == 4
 
 
 @pytest.mark.parametrize(
@@ -106,17 +105,17 @@ def test_what_ended_since_the_start_is_added_to_and_not_lost(tmp_path: Path) -> 
         b'\xff\xfe\x00 "call.end"',
     ],
 )
-def test_damaged_and_foreign_lines_are_passed_over(tmp_path: Path, line: bytes) -> None:
+async def test_damaged_and_foreign_lines_are_passed_over(tmp_path: Path, line: bytes) -> None:
     folder = log(tmp_path, at(2, ended(Complete({}))))
     (segment,) = folder.glob("*.jsonl")
     with segment.open("ab") as file:
         file.write(line + b"\n")
-    assert remembered(folder).show(DAY).whole.calls == 1
+    assert (await remembered(folder).show(DAY)).whole.calls == 1
 
 
-def test_it_stops_after_so_many_bytes_and_has_the_last_calls_then(tmp_path: Path) -> None:
+async def test_it_stops_after_so_many_bytes_and_has_the_last_calls_then(tmp_path: Path) -> None:
     folder = log(tmp_path, *(at(60 - number / 10, ended(Complete({}))) for number in range(500)))
-    seen = remembered(folder, Reach(size=20_000, block=10_000)).show(DAY).whole.calls
+    seen = (await remembered(folder, Reach(size=20_000, block=10_000)).show(DAY)).whole.calls
     assert 10 < seen < 100
     clock = iter([0.0, 11.0])
     past = Past(NOW)
@@ -138,11 +137,13 @@ def test_it_stops_where_no_chart_looks_any_more(tmp_path: Path) -> None:
 async def test_a_log_that_cannot_be_read_is_no_reason_not_to_start(tmp_path: Path) -> None:
     traffic = TrafficLog()
     await recollect(traffic, tmp_path / "missing", START)
-    assert traffic.show(DAY).whole.calls == 0
+    assert (await traffic.show(DAY)).whole.calls == 0
 
 
-def counted(traffic: TrafficLog, calls: int) -> bool:
-    return traffic.show(DAY).whole.ok == calls
+async def counted(traffic: TrafficLog, calls: int) -> None:
+    """Wait until so many are."""
+    while (await traffic.show(DAY)).whole.ok != calls:
+        await asyncio.sleep(0.01)
 
 
 async def test_charts_go_on_after_a_restart(tmp_path: Path) -> None:
@@ -150,9 +151,9 @@ async def test_charts_go_on_after_a_restart(tmp_path: Path) -> None:
     for before in (0, 2):
         async with asyncio.timeout(20), running(path) as runtime:
             await until(lambda: bool(runtime.current().catalog.routes), "a catalog")
-            await until(partial(counted, runtime.traffic, before), "what was before")
+            await counted(runtime.traffic, before)
             operator = Operator(runtime, "http://127.0.0.1:8080/mcp")
             for _ in range(2):
                 await operator.call_as(Act("alice", ""), "anonymous", "a/whoami", {})
-            await until(partial(counted, runtime.traffic, before + 2), "both")
-            assert [name for name, _ in runtime.traffic.show(DAY).by_name] == ["a/whoami"]
+            await counted(runtime.traffic, before + 2)
+            assert [name for name, _ in (await runtime.traffic.show(DAY)).by_name] == ["a/whoami"]

@@ -359,3 +359,14 @@ async def test_whatever_is_judged_is_what_the_engine_would_have_said(tmp_path: P
 def _decided(engine: Engine, asked: Call) -> bool:
     question = Question(asked.principal, asked.target, asked.arguments, None, datetime.now(UTC))
     return engine.decide(question).allowed
+
+
+async def test_how_much_of_the_log_was_read_is_told(tmp_path: Path) -> None:
+    config = policies(policy(allow=["a/*"]))
+    await record_calls(tmp_path, config, [call("t", "a", principal=ANN, arguments={"n": n}) for n in range(200)])
+    heard: list[int] = []
+    replay = Replay(Engine.build(config), Log(tmp_path / "audit"), knows_views=False)
+    assert [*replay.run(heard.append)] == []
+    whole = sum(path.stat().st_size for path in (tmp_path / "audit").glob("*.jsonl"))
+    assert heard == sorted(heard)
+    assert whole - 65_536 <= heard[-1] <= whole

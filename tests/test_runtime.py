@@ -13,10 +13,12 @@ import pytest
 
 from gateway.admin.operations import Act
 from gateway.audit.verify import verify
+from gateway.catalog import refresh
+from gateway.catalog.collect import Source, collect
 from gateway.config.loader import load
 from gateway.errors import ConfigError
 from gateway.model.call import Call, Caller, Target
-from gateway.model.catalog import Kind
+from gateway.model.catalog import Kind, Listing
 from gateway.model.principal import ANONYMOUS, Principal
 from gateway.protocol.versions import Era
 from gateway.runtime import Runtime
@@ -86,6 +88,28 @@ async def test_a_servers_tools_appear_and_listeners_hear_of_it(tmp_path: Path) -
     assert events[:3] == ["audit.segment", "audit.checkpoint", "gateway.started"]
     assert "downstream.started" in events
     assert events[-2:] == ["gateway.stopped", "audit.checkpoint"]
+
+
+async def test_lists_that_were_read_again_and_are_equal_are_no_news(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was only read because its time was up makes no client read it again."""
+    read: list[str] = []
+
+    async def counted(source: Source, server: str, last: Listing | None = None) -> Listing:
+        listing = await collect(source, server, last)
+        read.append(server)
+        return listing
+
+    monkeypatch.setattr(refresh, "collect", counted)
+    monkeypatch.setattr(refresh, "MIN_AGE", 0.01)
+    path = write(tmp_path, servers={"a": notes(tmp_path, "one")}, naming={"list_ttl": "10ms"})
+    heard: list[frozenset[Kind]] = []
+    async with running(path) as runtime:
+        runtime.changes(lambda server, kinds: heard.append(kinds))
+        await until(lambda: len(read) > 3, "read again")
+    [only] = [kinds for kinds in heard if kinds]
+    assert Kind.TOOL in only
 
 
 async def test_the_last_complete_lists_are_there_at_once_after_a_restart(tmp_path: Path) -> None:

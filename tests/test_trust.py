@@ -511,8 +511,9 @@ async def test_a_first_sight_that_could_not_be_written_is_written_when_that_can_
 async def test_pins_that_are_damaged_by_others_stay_as_they_are_known(tmp_path: Path) -> None:
     watched = Watched(tmp_path, command(tmp_path))
     await watched.trust.seen(known(tool("t")))
+    assert await watched.trust.reread(anything)
     (tmp_path / "pins.json").write_text("{")
-    await watched.trust.reread(anything)
+    assert not await watched.trust.reread(anything)
     assert watched.trust.state("a") == "recorded"
     await watched.trust.seen(known(tool("t", description="new")))
     differences = watched.trust.watched("a").verdict.differences  # type: ignore[union-attr] # it is configured

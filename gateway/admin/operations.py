@@ -64,7 +64,7 @@ class Operations(Protocol):
             KeyError: no such client or tool.
         """
 
-    def pins(self, target: str) -> Object:
+    async def pins(self, target: str) -> Object:
         """Return the pins of all servers, or of ``SERVER`` or ``SERVER/ITEM``, and what differs from them.
 
         Raises:

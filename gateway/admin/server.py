@@ -116,7 +116,7 @@ class AdminServer:
     async def _pins(self, request: web.BaseRequest) -> web.Response:
         self._access.reader(_single(request, "Authorization"))
         try:
-            return _json(self._operations.pins(request.query.get("target", "")))
+            return _json(await self._operations.pins(request.query.get("target", "")))
         except KeyError as error:
             return _json({"error": str(error.args[0])}, 404)
 

@@ -131,7 +131,7 @@ class Views(Protocol):
     def calls(self) -> tuple[LiveCall, ...]:
         """Return the calls that run, the oldest first."""
 
-    def traffic(self, chosen: Chosen) -> Traffic:
+    async def traffic(self, chosen: Chosen) -> Traffic:
         """Count the calls of the last hours."""
 
     async def matrix(self, corner: Corner) -> Matrix:
@@ -160,11 +160,18 @@ class Views(Protocol):
     def waiting(self, user: str) -> tuple[Object, ...]:
         """Return all of them, the oldest first, with the beginning of their arguments alone."""
 
-    def differences(self, server: str, first: int, most: int) -> Object:
+    async def differences(self, server: str, first: int, most: int) -> Object:
         """Return how a server's pin stands, with some of what differs, and how much that is in ``total``.
 
         Raises:
             KeyError: no such server.
+        """
+
+    async def difference(self, server: str, item: str) -> Object:
+        """Return one difference with ``before_text`` and ``after_text``: all of it, as approved and as it is now.
+
+        Raises:
+            KeyError: no such server, or nothing of that name differs.
         """
 
     def tools(self, server: str, first: int, most: int) -> Object:

@@ -5,8 +5,8 @@ What cannot be read is never taken for empty: a file that somebody changed might
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Callable, Iterable
+from typing import Final, ParamSpec, TypeVar
 
 from gateway.approvals.entry import Asker, Entry, Need, State, Subject, Vote
 from gateway.errors import ConfigError, Problem
@@ -19,6 +19,8 @@ from gateway.state.sealing import Sealer, SealError
 FILE: Final = "approvals.json"
 _FORMAT: Final = 1
 _PURPOSE: Final = "approval"
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class ApprovalFile:
@@ -32,6 +34,10 @@ class ApprovalFile:
     def shared(self) -> bool:
         """Whether other replicas read and write it too."""
         return self._documents.shared
+
+    async def beside(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run work that reads or writes it beside the loop; see ``Documents``."""
+        return await self._documents.beside(work, *args, **kwargs)
 
     def load(self) -> tuple[list[Entry], Version]:
         """Read every entry, and which version that is; no document is as good as an empty one.

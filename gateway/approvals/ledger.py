@@ -281,7 +281,7 @@ class Ledger:
         # Kept until it is known how it ended: who waits for it may be cancelled, and it goes on.
         self._left.append(writing)
         try:
-            await asyncio.to_thread(self._written, writing)
+            await self._file.beside(self._written, writing)
         except Conflict:
             self._left.remove(writing)
             return False
@@ -310,9 +310,11 @@ class Ledger:
 
     async def _read(self) -> None:
         try:
-            entries, version = await asyncio.to_thread(self._file.load)
+            entries, version = await self._file.beside(self._file.load)
         except ConfigError as error:
             raise Unwritable(error.problems[0].message) from None
+        except OSError as error:
+            raise Unwritable(error.strerror or type(error).__name__) from None
         self._settle()
         if version != self._version:
             self._take({entry.id: entry for entry in entries}, version)

@@ -6,16 +6,21 @@ import heapq
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from gateway.audit.keys import AuditKey
 from gateway.audit.segment import Segment, list_segments, read_lines
+from gateway.config.types import parse_duration
 from gateway.protocol import rawjson
 from gateway.protocol.rawjson import JsonError, Object, Value
 
 _WILD: Final = re.compile(r"[*?\[]")
+_TOLD: Final = 65_536
+"""Bytes after which it is told again how many were read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +66,25 @@ class Wanted:
         return (*map(rawjson.encode, texts), *([rawjson.encode(begun)[:-1]] if begun else ()))
 
 
+def moment(text: str, now: datetime) -> str:
+    """Return a time that somebody wrote, or how long ago it is, as records write it: in UTC. "" stays "".
+
+    Raises:
+        ValueError: it is none, or none that a calendar has.
+    """
+    if not text:
+        return ""
+    try:
+        at = now - timedelta(seconds=parse_duration(text))
+    except (ValueError, OverflowError):
+        try:
+            at = datetime.fromisoformat(text)
+            at = at.replace(tzinfo=at.tzinfo or UTC).astimezone(UTC)
+        except (ValueError, OverflowError):
+            raise ValueError(f"{text[:40]!r} is no time such as 2026-08-23T10:00Z, 2026-08-23 or 2h") from None
+    return f"{at.isoformat(timespec='microseconds')[:-6]}Z"
+
+
 def spellings(who: str, key: AuditKey | None) -> frozenset[str]:
     """Return how a principal may stand in records; with the log's key a subject is found by its name."""
     names = frozenset({who} if who else ())
@@ -81,11 +105,12 @@ def matching(directory: Path, wanted: Wanted, progress: Callable[[int], None] | 
         OSError: the directory cannot be read.
     """
     needles = wanted.needles()
-    done = 0
+    done = told = 0
     for segment in _since(list_segments(directory), wanted.since):
         for line, ended in read_lines(segment.path):
             done += len(line) + 1
-            if progress is not None and not done & 0xFFF:
+            if progress is not None and done - told >= _TOLD:
+                told = done
                 progress(done)
             if not ended or not all(needle in line for needle in needles):
                 continue
@@ -104,7 +129,15 @@ def joined(
     """
     if len(directories) == 1:
         return matching(directories[0], wanted, progress)
-    return heapq.merge(*(matching(each, wanted) for each in directories), key=lambda record: str(record.get("ts", "")))
+    read = [0] * len(directories)
+
+    def heard(index: int, done: int) -> None:
+        read[index] = done
+        if progress is not None:
+            progress(sum(read))
+
+    logs = (matching(each, wanted, partial(heard, index)) for index, each in enumerate(directories))
+    return heapq.merge(*logs, key=lambda record: str(record.get("ts", "")))
 
 
 def as_record(line: bytes) -> Object | None:

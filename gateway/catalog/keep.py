@@ -1,6 +1,6 @@
 """Keeps the last complete lists of each server, so that a restart, or another replica, serves them at once.
 
-One document per server, valid only for the config the server had when it was written. One that cannot be read is as
+One document per server, valid only while its config leads to the same one as then. One that cannot be read is as
 good as none. Blocks.
 """
 
@@ -27,7 +27,7 @@ class Keep:
         self._documents = documents
 
     def load(self, server: str, fingerprint: str) -> Listing | None:
-        """Return the kept listing of a server whose config is still the same."""
+        """Return the kept listing of a server that is still the same, by this digest of its config."""
         try:
             document = self._documents.load(_name(server))
             if document is None:

@@ -1,5 +1,6 @@
 """Keeps listings fresh: on connect, on ``list_changed``, when their time is up; one server at a time never waits
-for another. Publishes every refresh, also when the lists came back equal (contract: Change notifications)."""
+for another. Publishes every refresh with the kinds that were said to have changed, also when the lists came back
+equal; where only their time was up nothing was said, and who takes them sees for himself what differs."""
 
 from __future__ import annotations
 
@@ -97,7 +98,7 @@ class Refresher:
                     await watch.wake.wait()
                 await asyncio.sleep(COALESCE)
             except TimeoutError:
-                watch.kinds = _ALL
+                pass
             watch.wake.clear()
             kinds, watch.kinds = watch.kinds, frozenset()
             listing = await self._read(server, watch.last)

@@ -8,18 +8,17 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 from gateway.audit.export import WRITERS
 from gateway.audit.keys import AuditKey
-from gateway.audit.query import Wanted, as_record, joined, spellings
+from gateway.audit.query import Wanted, as_record, joined, moment, spellings
 from gateway.audit.segment import list_segments
 from gateway.audit.tail import Tail
 from gateway.cli.audit_lines import describe, wait
 from gateway.cli.output import Exit, wants_json
-from gateway.config.types import parse_duration
 from gateway.protocol import rawjson
 from gateway.protocol.rawjson import Object
 from gateway.state.files import PRIVATE_FILE
@@ -41,8 +40,8 @@ def wanted_by(args: argparse.Namespace, key: AuditKey | None) -> Wanted:
         args.event,
         args.outcome,
         args.call,
-        _time(args.since, datetime.now(UTC)),
-        _time(args.until, datetime.now(UTC)),
+        moment(args.since or "", datetime.now(UTC)),
+        moment(args.until or "", datetime.now(UTC)),
     )
 
 
@@ -53,10 +52,12 @@ def query(args: argparse.Namespace, directories: Sequence[Path], wanted: Wanted)
     if args.follow:
         for tail in tails:
             tail.last(0)
-    found = 0
-    for record in _last(joined(directories, wanted), args.limit):
+    progress, found = Progress.over(directories), 0
+    for record in _last(joined(directories, wanted, progress.read), args.limit):
+        progress.clear()
         print(show(record))
         found += 1
+    progress.clear()
     if not args.follow:
         return Exit.FINE if found else Exit.FINDING
     return _follow(tails, wanted, show)
@@ -78,17 +79,26 @@ def _follow(tails: Sequence[Tail], wanted: Wanted, show: Callable[[Object], str]
 def export(args: argparse.Namespace, directories: Sequence[Path], wanted: Wanted) -> int:
     """Run ``audit export``."""
     write = WRITERS[args.format]
-    segments = [segment for directory in directories for segment in list_segments(directory)]
-    progress = Progress.of(sum(segment.path.stat().st_size for segment in segments))
+    progress = Progress.over(directories)
     records = _last(joined(directories, wanted, progress.read), args.limit)
-    if args.output is None:
-        written = _print(map(write, records))
-    else:
-        descriptor = os.open(args.output, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_FILE)
-        with open(descriptor, "w", encoding="utf-8") as file:
-            written = sum(1 for record in records if file.write(write(record) + "\n"))
+    lines = map(write, records)
+    written = _print(lines) if args.output is None else _write(args.output, lines)
     progress.end(written)
     return Exit.FINE
+
+
+def _write(path: Path, lines: Iterable[str]) -> int:
+    """Write a new file; one that did not become whole, for whatever reason, does not stay to be taken for it."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_FILE)
+    whole = False
+    try:
+        with open(descriptor, "w", encoding="utf-8") as file:
+            written = sum(1 for line in lines if file.write(line + "\n"))
+        whole = True
+    finally:
+        if not whole:
+            path.unlink(missing_ok=True)
+    return written
 
 
 def _print(lines: Iterable[str]) -> int:
@@ -112,6 +122,12 @@ class Progress:
         """Expect so many bytes."""
         return cls(total, sys.stderr.isatty() and total > _MEGABYTE)
 
+    @classmethod
+    def over(cls, directories: Sequence[Path]) -> Progress:
+        """Expect to read these logs."""
+        segments = [segment for directory in directories for segment in list_segments(directory)]
+        return cls.of(sum(segment.path.stat().st_size for segment in segments))
+
     def read(self, done: int) -> None:
         """So many bytes were read."""
         if self.shown and done - self.last >= _MEGABYTE:
@@ -131,18 +147,3 @@ class Progress:
 
 def _last(records: Iterator[Object], limit: int | None) -> Iterable[Object]:
     return records if limit is None else deque(records, maxlen=limit)
-
-
-def _time(text: str | None, now: datetime) -> str:
-    """Return a time as records write it, in UTC."""
-    if not text:
-        return ""
-    try:
-        when = now - timedelta(seconds=parse_duration(text))
-    except ValueError:
-        try:
-            when = datetime.fromisoformat(text)
-        except ValueError:
-            raise ValueError(f"'{text[:40]}' is no time such as 2026-08-23T10:00Z, 2026-08-23 or 2h") from None
-    when = when.replace(tzinfo=when.tzinfo or UTC).astimezone(UTC)
-    return f"{when.isoformat(timespec='microseconds')[:-6]}Z"

@@ -260,8 +260,8 @@ def _replay(commands: Subparsers) -> argparse.ArgumentParser:
         metavar="FILE",
         help="the policy files to ask (default: the policies of the config that -c names)",
     )
-    added.add_argument("--since", metavar="TIME", help="leave out calls before, as 2026-08-24 or with time and zone")
-    added.add_argument("--until", metavar="TIME", help="leave out calls from then on")
+    added.add_argument("--since", metavar="WHEN", help="leave out calls before a time, a day, or so long ago (2h)")
+    added.add_argument("--until", metavar="WHEN", help="leave out calls from then on")
     return added
 
 

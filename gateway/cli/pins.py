@@ -10,7 +10,9 @@ from typing import Final
 
 from gateway.cli.output import Exit, Output, count, wants_json
 from gateway.cli.remote import Question, inquire
+from gateway.pinning.diff import MORE
 from gateway.protocol.rawjson import Object, Value
+from gateway.telemetry.text import ELLIPSIS
 
 _HEADINGS: Final = ("server", "state", "mode", "approved", "definitions", "differences")
 _SHORT: Final = 12
@@ -112,6 +114,14 @@ def _differences(server: str, differences: list[Object], output: Output) -> None
                 output.line(f"  - {_text(line, 'before')}")
             if line.get("after") is not None:
                 output.line(f"  + {_text(line, 'after')}")
+        if "before_text" not in row and any(map(_cut, _rows(row.get("diff")))):
+            output.line(f"  (cut; whole, as approved and as it is now: pins show {server}/{_text(row, 'item')} --json)")
+
+
+def _cut(line: Object) -> bool:
+    """Whether a line shows a piece of what it is about, or says that there are more of them."""
+    texts = _text(line, "before"), _text(line, "after")
+    return any(text == MORE or text.startswith(ELLIPSIS) or text.endswith(ELLIPSIS) for text in texts)
 
 
 def _rows(value: Value) -> list[Object]:

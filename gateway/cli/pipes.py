@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import stat
 import sys
-from typing import Final
+from typing import Final, TextIO
 
 MAX_LINE: Final = 64 * 2**20
 """Bytes of one message, in either direction."""
@@ -19,7 +20,7 @@ class LineTooLong(Exception):
 
 
 class Lines:
-    """Lines of standard input. A pipe, a socket or a terminal is read as it comes, a file as a whole."""
+    """Lines of standard input. A pipe, a socket or a terminal is read as it comes, anything else as a whole."""
 
     def __init__(self) -> None:
         self._reader = asyncio.StreamReader(limit=MAX_LINE)
@@ -29,10 +30,9 @@ class Lines:
         """Begin to read."""
         loop = asyncio.get_running_loop()
         protocol = asyncio.StreamReaderProtocol(self._reader)
-        try:
+        if _comes_bit_by_bit(sys.stdin):
             self._transport, _ = await loop.connect_read_pipe(lambda: protocol, sys.stdin)
-        except (ValueError, PermissionError):
-            # A regular file is always readable, which no event loop can wait for.
+        else:
             data = await asyncio.to_thread(sys.stdin.buffer.read, MAX_LINE)
             self._reader.feed_data(data)
             self._reader.feed_eof()
@@ -70,6 +70,15 @@ class Printer:
         line = message.replace(b"\r", b" ").replace(b"\n", b" ") + b"\n"
         async with self._lock:
             await asyncio.to_thread(_write_all, line)
+
+
+def _comes_bit_by_bit(file: TextIO) -> bool:
+    """Tell whether there is something to wait for: a regular file and ``/dev/null`` are always readable.
+
+    No event loop can wait for those, and asyncio says so of the latter only where nobody hears it.
+    """
+    mode = os.fstat(file.fileno()).st_mode
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or file.isatty()
 
 
 def _write_all(line: bytes) -> None:

@@ -7,7 +7,9 @@ import os
 from datetime import UTC, datetime
 from pathlib import Path
 
+from gateway.audit.query import moment
 from gateway.audit.recorded import Stand
+from gateway.cli.audit_query import Progress
 from gateway.cli.output import Exit, Output, config_path, count, wants_json
 from gateway.compiling import compiled
 from gateway.config.loader import load, load_sections
@@ -33,9 +35,11 @@ def run(args: argparse.Namespace) -> int:
     directory = directories[0] if directories else args.dir or (config.config.audit.dir if config is not None else "")
     state = Path(config.config.state.dir) if config is not None else None
     try:
-        log = Log(Path(directory), state, _moment(args.since), _moment(args.until))
+        since, until = _moment(args.since), _moment(args.until)
+        progress = Progress.over([Path(directory)])
+        log = Log(Path(directory), state, since, until)
         found = Replay(compiled(candidate), log, knows_views=not files)
-        return _replayed(found, args)
+        return _replayed(found, args, progress)
     except ValueError as error:
         Output.errors().line(f"policy replay: {error}")
     except OSError as error:
@@ -56,24 +60,20 @@ def _config(args: argparse.Namespace, *, needed: bool) -> LoadedConfig | None:
 
 
 def _moment(text: str | None) -> datetime | None:
-    """Read a time; a date alone is its midnight, what has no zone is UTC."""
-    if text is None:
-        return None
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise ValueError(f"{text!r} is no time, such as 2026-08-24 or 2026-08-24T10:00:00Z") from None
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    """Read a time as the commands that read the log do."""
+    return datetime.fromisoformat(moment(text, datetime.now(UTC))) if text else None
 
 
-def _replayed(found: Replay, args: argparse.Namespace) -> int:
+def _replayed(found: Replay, args: argparse.Namespace, progress: Progress) -> int:
     output, tally = Output.standard(), found.tally
     changes: list[Object] = []
-    for change in found.run():
+    for change in found.run(progress.read):
         if wants_json(args):
             changes.append(_change_value(change))
         else:
+            progress.clear()
             output.line(_change_line(change))
+    progress.clear()
     if wants_json(args):
         output.value(
             {

@@ -96,6 +96,9 @@ def _one(imported: Imported, names: _Names, adopted: Adopted, name: str, entry: 
     if not isinstance(entry, dict) or not ("command" in entry or "url" in entry):
         note("is left out: it has neither a command nor a url")
         return
+    if unfit := _unfit(entry):
+        note(f"is left out: {unfit}")
+        return
     own = name if SERVER_NAME.fullmatch(name) else _fitting(name)
     if not own or own in imported.servers or slug(own) in map(slug, imported.servers):
         note("is left out: " + ("its name is too much like another's" if own else "its name has no letter or digit"))
@@ -107,6 +110,22 @@ def _one(imported: Imported, names: _Names, adopted: Adopted, name: str, entry: 
 
 
 _DEFAULTS: Final[tuple[tuple[str, Tree], ...]] = (("transport", "auto"), ("args", []), ("env", {}), ("headers", {}))
+
+
+def _unfit(entry: Mapping) -> str:
+    """Say what of an entry no config could have, "" where nothing: what is written must be one that is served."""
+    command, args, url = entry.get("command", ""), entry.get("args", []), entry.get("url", "http://")
+    if not isinstance(command, str):
+        return "its command is no text"
+    if not isinstance(args, list) or not all(isinstance(each, str) for each in args):
+        return "its args are no list of texts"
+    for key in ("env", "headers"):
+        held = entry.get(key, {})
+        if not isinstance(held, dict) or not all(isinstance(each, str) for each in held.values()):
+            return f"its {key} are no names with texts"
+    if not isinstance(url, str) or not url.lower().startswith(("http://", "https://", "${")):
+        return "its url is no http or https address"
+    return ""
 
 
 def _fitting(name: str) -> str:

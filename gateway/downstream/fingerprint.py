@@ -28,8 +28,13 @@ _NOT_OURS: Final = {
 
 _IDENTITY: Final = {"command", "args", "env", "cwd", "sandbox", "url", "openapi", "headers", "tls"}
 
+_OFFERING: Final = {"command", "args", "cwd", "sandbox", "url", "openapi", "transport", "protocol"}
+"""What decides what a server lists. Of ``headers`` and ``env`` the names do: their values are credentials mostly, and
+a renewed one leads to the same server."""
+
 _TAG: Final = b"mcp-gateway-server-v1\n"
 _IDENTITY_TAG: Final = b"mcp-gateway-identity-v1\n"
+_OFFERING_TAG: Final = b"mcp-gateway-offering-v1\n"
 
 
 @runtime_checkable
@@ -53,6 +58,16 @@ def identity(server: Server, key: bytes) -> str:
     """Return the hex digest of what an operator wrote about who a server is: command or address, and credentials."""
     plain = _plain(server.model_dump(include=_IDENTITY))
     return hmac.new(key, _IDENTITY_TAG + rawjson.canonical(plain), hashlib.sha256).hexdigest()
+
+
+def offering(name: str, server: Server, key: bytes) -> str:
+    """Return the hex digest of what the lists of a server depend on, as far as its config says.
+
+    Until a server has been asked again, what it listed before is good under settings with the same digest.
+    """
+    names = {"headers": sorted(map(str.casefold, server.headers)), "env": sorted(server.env)}
+    plain = {"name": name, "server": _plain(server.model_dump(include=_OFFERING)), **names, **_document(server)}
+    return hmac.new(key, _OFFERING_TAG + rawjson.canonical(plain), hashlib.sha256).hexdigest()
 
 
 def _document(server: Server) -> dict[str, object]:

@@ -99,9 +99,11 @@ def _place(server: Server) -> dict[str, Fact]:
     if server.kind == "stdio":
         return {spans.TRANSPORT: "pipe"}
     known: dict[str, Fact] = {spans.TRANSPORT: "tcp", spans.PROTOCOL: "http"}
-    if server.url is None:
+    # An API without a url of its own is called at its document's origin, or where a file says.
+    address = server.url.get_secret_value() if server.url is not None else server.document_url
+    if not address:
         return known
-    parts = urlsplit(server.url.get_secret_value())
+    parts = urlsplit(address)
     port = parts.port or _PORTS.get(parts.scheme.lower(), 0)
     known[spans.SERVER_ADDRESS] = parts.hostname or ""
     return known | {spans.SERVER_PORT: port} if port else known

@@ -13,7 +13,7 @@ from functools import partial
 from gateway.config.servers import Server
 from gateway.downstream import isolation
 from gateway.downstream.connection import Connection, named
-from gateway.downstream.dialect import ALL_KINDS, Events, Hello, Page, Unserved
+from gateway.downstream.dialect import ALL_KINDS, Events, Hello, Page
 from gateway.downstream.gate import Gate
 from gateway.downstream.health import Facts, Restarts, ServerStatus, State, shown, state_after
 from gateway.downstream.hooks import Environment
@@ -26,6 +26,7 @@ from gateway.downstream.own import Own
 from gateway.downstream.parking import Asking, End
 from gateway.downstream.placement import Placement
 from gateway.downstream.questions import Roots
+from gateway.downstream.resending import may_resend
 from gateway.downstream.setup import Setup
 from gateway.downstream.slot import Slot
 from gateway.downstream.slots import Slots
@@ -39,7 +40,7 @@ from gateway.model.exchange import Exchange
 from gateway.model.news import TaskNews
 from gateway.model.outcome import Failure, Outcome
 from gateway.model.principal import Principal
-from gateway.protocol import capabilities, methods
+from gateway.protocol import capabilities
 from gateway.protocol.rawjson import Members, Object
 from gateway.protocol.versions import Era
 from gateway.tasks import TaskSet
@@ -224,6 +225,8 @@ class Member:
             if self._environment.parking.knows(call):
                 outcome = await self._resumed(call, exchange)
             else:
+                # Nothing waits for it here: what looks like one of our tickets may be a server's own state.
+                exchange.repeated = False
                 async with self._gate.place(self.server.timeouts.call):
                     outcome = await self._attempts(call, exchange)
         finally:
@@ -239,6 +242,9 @@ class Member:
         """
         try:
             refusal = await self._environment.inspector.cleared(call)
+            if refusal is not None and self._environment.parking.abandon(call.request_state or "") is not None:
+                # It waits for nothing else, and this request tells of its end.
+                exchange.repeated = False
             return refusal or await self._environment.parking.resume(call, exchange)
         except DownstreamError as error:
             raise named(self.name, error) from None
@@ -262,7 +268,7 @@ class Member:
             try:
                 return await self._cleared_attempt(slot, call, exchange)
             except DownstreamError as error:
-                if not self._may_resend(call, error):
+                if not may_resend(self.server, call, error):
                     raise
                 _log.info("call_resent", server=self.name, method=call.method, call=call.id, trace=call.trace_id)
                 first = error
@@ -306,15 +312,6 @@ class Member:
             return
         circuit = slot.circuit
         self._show(State.OPEN if circuit.is_open else State.DEGRADED if circuit.failures else State.UP)
-
-    def _may_resend(self, call: Call, error: DownstreamError) -> bool:
-        if error.reason is not Reason.UNAVAILABLE or isinstance(error, Unserved) or error.retry_after_ms is not None:
-            return False
-        if call.task is not None and call.task.instance:
-            # It would reach another process, which knows nothing of the task.
-            return False
-        idempotent = call.method == methods.TOOLS_CALL and call.target.name in self.server.idempotent
-        return idempotent or not error.may_have_run
 
     def _count(self, change: int) -> None:
         self._in_flight += change

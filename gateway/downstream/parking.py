@@ -361,7 +361,7 @@ class ParkedCall:
             end = await asyncio.shield(stage)
         except asyncio.CancelledError:
             if self._followers == 1 and self.end is None and self._told is not stage and self.task is not None:
-                self._accounted = True
+                self._accounted, exchange.repeated = True, False
                 self.give_up()
                 await asyncio.wait([self.task])
             else:

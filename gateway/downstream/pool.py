@@ -117,10 +117,14 @@ class Pool:
             self._retire(member)
         self._members = kept
 
-    async def reread(self, changed: Callable[[str], bool]) -> None:
-        """Take the credentials that other replicas have kept; ``changed`` tells which documents may be others."""
+    async def reread(self, changed: Callable[[str], bool]) -> bool:
+        """Take the credentials that other replicas have kept; ``changed`` tells which documents may be others.
+
+        Always done: one that cannot be read now is read again before anybody is asked for it.
+        """
         for member in list(self._members.values()):
             await member.credentials.reread(changed)
+        return True
 
     def _receiver(self, server: str, owner: str) -> Receiver | None:
         member = self._members.get(server)

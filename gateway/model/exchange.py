@@ -46,7 +46,7 @@ class InstanceFacts:
     replica: str = ""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, weakref_slot=True)
 class Exchange:
     """One call's notebook.
 

@@ -15,6 +15,8 @@ from gateway.telemetry.text import printable
 
 MAX_LINES: Final = 40
 MAX_TEXT: Final = 240
+MORE: Final = "more members differ"
+"""What the last line says where there are more."""
 _CONTEXT: Final = 40
 """Characters shown before the first one that differs."""
 
@@ -37,7 +39,7 @@ def lines(before: str, after: str) -> tuple[Line, ...]:
     found: list[Line] = []
     for line in _walk("", _read(before), _read(after)):
         if len(found) == MAX_LINES:
-            found[-1] = Line("", None, "more members differ")
+            found[-1] = Line("", None, MORE)
             break
         found.append(line)
     return tuple(found)

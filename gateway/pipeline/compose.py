@@ -14,7 +14,7 @@ from gateway.pipeline.filter import Filter
 from gateway.pipeline.guard import Cleared, Guard
 from gateway.pipeline.interceptor import Chain
 from gateway.pipeline.limit import Limit
-from gateway.pipeline.observe import NO_ROLL, Observe, Roll, Watch, unwatched
+from gateway.pipeline.observe import NO_ROLL, Observe, Roll, Watch, untraced, unwatched
 from gateway.pipeline.record import Record
 from gateway.pipeline.rounds import Rounds, Terms
 from gateway.pipeline.seal import Seal
@@ -47,13 +47,14 @@ class Ingredients:
     desk: Desk
     watch: Watch = unwatched
     roll: Roll = NO_ROLL
+    traced: Callable[[], bool] = untraced
 
 
 def compose(parts: Ingredients) -> Chain:
     """Return the chain, outermost step first."""
     return Chain(
         [
-            Observe(parts.metrics, parts.watch, parts.roll),
+            Observe(parts.metrics, parts.watch, parts.roll, parts.traced),
             Record(parts.account),
             Authorize(parts.engine, parts.metrics),
             Limit(parts.limiter, parts.in_flight, parts.metrics),

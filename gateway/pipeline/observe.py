@@ -16,6 +16,7 @@ from gateway.protocol import results
 from gateway.protocol.jsonrpc import ErrorObject
 from gateway.protocol.methods import TOOLS_CALL
 from gateway.telemetry.metrics import Metrics
+from gateway.telemetry.spans import exemplar
 
 
 def outcome_label(outcome: Outcome) -> str:
@@ -46,6 +47,11 @@ def unwatched(call: Call, outcome: Outcome) -> None:
     """Look at nothing."""
 
 
+def untraced() -> bool:
+    """Tell that there are no spans."""
+    return False
+
+
 class Roll(Protocol):
     """Keeps the calls that run; must neither block nor fail."""
 
@@ -72,10 +78,18 @@ NO_ROLL: Final = NoRoll()
 class Observe:
     """Counts calls and times them; the gateway's own share is what the server did not take."""
 
-    def __init__(self, metrics: Metrics, watch: Watch = unwatched, roll: Roll = NO_ROLL) -> None:
+    def __init__(
+        self,
+        metrics: Metrics,
+        watch: Watch = unwatched,
+        roll: Roll = NO_ROLL,
+        traced: Callable[[], bool] = untraced,
+    ) -> None:
+        """``traced`` tells whether a call's trace is the gateway's, to be found where its spans go."""
         self._metrics = metrics
         self._watch = watch
         self._roll = roll
+        self._traced = traced
 
     async def __call__(self, call: Call, passage: Passage, call_next: CallNext) -> Outcome:
         outcome: Outcome = Failure(Reason.CANCELLED, "")
@@ -93,13 +107,16 @@ class Observe:
         total = time.monotonic() - exchange.started
         label, error = outcome_label(outcome), error_type(outcome)
         self._roll.ended(call, label, total)
-        metrics.mcp_server_operation_duration_seconds.observe(total, mcp_method_name=method, era=era, error_type=error)
+        example = exemplar(call.trace) if self._traced() else None
+        metrics.mcp_server_operation_duration_seconds.observe(
+            total, example, mcp_method_name=method, era=era, error_type=error
+        )
         metrics.client_calls_total.inc(client=call.principal.label, outcome=label)
         if method == TOOLS_CALL:
             metrics.tool_calls_total.inc(server=server, tool=call.exposed, outcome=label)
         if exchange.dispatched and exchange.answered_at:
             taken = exchange.answered_at - exchange.dispatched_at
             metrics.mcp_client_operation_duration_seconds.observe(
-                taken, server=server, mcp_method_name=method, error_type=error
+                taken, example, server=server, mcp_method_name=method, error_type=error
             )
-            metrics.gateway_overhead_seconds.observe(max(0.0, total - taken), era=era)
+            metrics.gateway_overhead_seconds.observe(max(0.0, total - taken), example, era=era)

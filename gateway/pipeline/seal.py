@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gateway.audit import record
-from gateway.downstream.tickets import issuer_of
+from gateway.downstream.tickets import is_ticket, issuer_of
 from gateway.errors import AuditUnavailable, Reason
 from gateway.model.call import Call
 from gateway.model.outcome import Failure, Outcome
@@ -23,6 +23,8 @@ class Seal:
         entry = record.call_start(described) if call.round == 1 else self._resumed(call, described)
         # Set before the wait: the record is written even when the client leaves meanwhile, and then needs its end.
         passage.started = True
+        # A call that waits for these answers is told of by whoever they reach; until then it waits on, also without us.
+        passage.exchange.repeated = is_ticket(call.request_state)
         try:
             await self._account.log.append(entry, durable=True)
         except AuditUnavailable:

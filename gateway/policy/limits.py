@@ -32,6 +32,7 @@ class AppliedLimit:
     """One limit of one policy: a rate, or a number of calls at once.
 
     ``text`` is how the operator wrote it; ``groups`` are the groups the policy names, which a count per group is for.
+    ``index`` is where it stands in its policy, ``twin`` how many before it say the same of the same ``tools``.
     """
 
     policy: str
@@ -41,6 +42,8 @@ class AppliedLimit:
     allowance: Allowance | None = None
     concurrency: int | None = None
     groups: frozenset[str] = frozenset()
+    tools: tuple[str, ...] = ()
+    twin: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,8 +202,9 @@ def _count_down(counts: dict[str, int], key: str) -> None:
 
 def _keys(limit: AppliedLimit, facts: LimitFacts) -> Iterator[str]:
     """Yield the counts a limit is about for this call: one, or one for each of the caller's groups."""
-    # What the limit is belongs to its name: after a reload a changed one begins anew, an unchanged one goes on.
-    identity = (limit.policy, str(limit.index), limit.text, ",".join(limit.per))
+    # What the limit is belongs to its name, where it stands does not: after a reload a changed one begins anew, an
+    # unchanged one goes on (G128).
+    identity = (limit.policy, str(limit.twin), limit.text, ",".join(limit.per), " ".join(limit.tools))
     for values in product(*(_values(level, limit, facts) for level in limit.per)):
         yield store_key("limit", *identity, *(part for value in values for part in value))
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from gateway.config.policies import Entry, Limit, PayloadMode, Policy
@@ -114,7 +115,7 @@ def compile_policy(policy: Policy, problems: list[Problem]) -> CompiledPolicy | 
         who=who,
         allow=allow,
         deny=deny,
-        limits=tuple(limits),
+        limits=_told_apart(limits),
         hours=hours,
         payload=policy.audit.payload,
         redact=tuple(policy.audit.redact),
@@ -171,5 +172,18 @@ def _limit(policy: str, index: int, limit: Limit, groups: frozenset[str], proble
     if limit.rate is not None:
         allowance = Allowance(limit.rate.count, limit.rate.seconds, limit.burst or limit.rate.count)
         text = str(limit.rate) + (f", burst {limit.burst}" if limit.burst else "")
-    applied = AppliedLimit(policy, index, text, tuple(limit.per), allowance, limit.concurrency, groups)
+    applied = AppliedLimit(
+        policy, index, text, tuple(limit.per), allowance, limit.concurrency, groups, tuple(limit.tools)
+    )
     return LimitRule(selectors, applied)
+
+
+def _told_apart(rules: Iterable[LimitRule]) -> tuple[LimitRule, ...]:
+    """Number those that say the same of the same tools: each of them counts."""
+    seen: Counter[tuple[str, tuple[str, ...], tuple[str, ...]]] = Counter()
+    found: list[LimitRule] = []
+    for rule in rules:
+        says = (rule.limit.text, rule.limit.per, rule.limit.tools)
+        found.append(replace(rule, limit=replace(rule.limit, twin=seen[says])))
+        seen[says] += 1
+    return tuple(found)

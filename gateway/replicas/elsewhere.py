@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol, TypeAlias
+from weakref import WeakValueDictionary
 
-from gateway.errors import Reason
+from gateway.errors import AuditUnavailable, Reason
 from gateway.model.call import Call
 from gateway.model.exchange import Exchange
 from gateway.model.outcome import Failure, InputRequired, Outcome
@@ -33,10 +35,14 @@ SILENCE: Final = 12.0
 """Seconds without any after which the other side is lost: longer than a store takes to come back."""
 STOPPED_WITHIN: Final = 1.0
 """Seconds in which a call that was cancelled here ends there."""
+STOP_AGAIN: Final = 0.25
+"""Seconds after which that is said again, as long as it is not answered."""
 RETRY_MS: Final = 2000
 """Milliseconds after which a client may send the same again."""
 MAX_WAITING: Final = 256
 """Letters of one call that wait to be read; more are dropped, and those that matter come again."""
+MAX_FETCHED: Final = 4096
+"""Calls whose end was fetched, and which is said again where that was not heard; the newest."""
 
 _log = get_logger("replicas")
 
@@ -97,6 +103,10 @@ class Elsewhere:
         self._post = post
         self._tasks = tasks
         self._threads: dict[str, _Thread] = {}
+        self._fetched: OrderedDict[str, str] = OrderedDict()
+        # Of those that wait for a client's answers here, for as long as somebody does.
+        self._asking: WeakValueDictionary[tuple[str, str], Exchange] = WeakValueDictionary()
+        post.on("withdraw", self._taken_back)
         for kind in _KINDS:
             post.on(kind, self._arrived)
 
@@ -107,6 +117,19 @@ class Elsewhere:
         thread = self._threads.get(letter.thread)
         if thread is not None:
             thread.take(letter)
+        elif letter.kind == "end" and self._fetched.get(letter.thread) == letter.sender:
+            self._tasks.start(self._say_got(letter.sender, letter.thread), "say it again")
+
+    def _taken_back(self, letter: Letter) -> None:
+        """Take back a question that a client is asked here and the server, there, does not ask any more."""
+        said = letter.short or {}
+        ticket, key = rawjson.peek(said.get("ticket")), rawjson.peek(said.get("key"))
+        exchange = self._asking.get((letter.sender, ticket)) if isinstance(ticket, str) else None
+        if exchange is not None and isinstance(key, str):
+            exchange.withdraw(key)
+
+    async def _say_got(self, home: str, thread: str) -> None:
+        await self._post.send(home, "got", thread=thread)
 
     async def call(self, call: Call, exchange: Exchange) -> Outcome:
         """Pass a call on to its server, here or at the replica that holds it."""
@@ -132,11 +155,13 @@ class Elsewhere:
             exchange.repeated = True
             what = "waits at another replica of the gateway, to which so much is not passed on."
             return _failure(call, what, again=False)
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, AuditUnavailable):
             # It may have been taken, or even begun, there: whoever waited for it has left.
             if thread.begun:
                 await self._stopped(thread, exchange)
             else:
+                # It waits there as before, and the log there has its end.
+                exchange.repeated = True
                 await self._post.send(thread.home, "stop", thread=thread.name)
             raise
         if refused is not None:
@@ -179,7 +204,8 @@ class Elsewhere:
             if letter is not None and letter.kind == "taken":
                 if call.task is None:
                     await self._take_over(call, exchange, thread.home)
-                thread.begun = True
+                # From now on the log here has its end.
+                thread.begun, exchange.repeated = True, False
                 exchange.mark_dispatched()
                 await self._post.send(thread.home, "here", thread=thread.name)
                 return None
@@ -240,10 +266,14 @@ class Elsewhere:
         except (LetterLost, JsonError) as error:
             _log.warning("outcome_lost", replica=thread.home, call=call.id, reason=type(error).__name__)
             return None
-        await self._post.send(thread.home, "got", thread=thread.name)
+        self._fetched[thread.name] = thread.home
+        if len(self._fetched) > MAX_FETCHED:
+            self._fetched.popitem(last=False)
+        await self._say_got(thread.home, thread.name)
         _called_by(exchange, thread.home)
         if isinstance(outcome, InputRequired) and outcome.held:
             exchange.abandon = lambda: self._abandon(thread.home, outcome.state or "")
+            self._asking[thread.home, outcome.state or ""] = exchange
             return replace(outcome, at=thread.home)
         return outcome
 
@@ -251,10 +281,12 @@ class Elsewhere:
         """Have a call end that nobody waits for here, and hear whether another request tells of its end."""
         try:
             async with asyncio.timeout(STOPPED_WITHIN):
-                if not await self._post.send(thread.home, "stop", thread=thread.name):
-                    return
-                while (letter := await thread.letters.get()).kind not in ("stopped", "end"):
-                    continue
+                letter: Letter | None = None
+                while letter is None or letter.kind not in ("stopped", "end"):
+                    is_sent = letter is not None or await self._post.send(thread.home, "stop", thread=thread.name)
+                    if not is_sent and self._post.reaches_others:
+                        return
+                    letter = await thread.next(STOP_AGAIN)
                 carrying.note_exchange(await self._post.read(letter), exchange)
         except (TimeoutError, LetterLost, JsonError):
             _log.info("stop_not_confirmed", replica=thread.home)

@@ -10,13 +10,14 @@ import asyncio
 from collections import OrderedDict, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, Protocol
 
 from gateway.model.call import Call
 from gateway.model.exchange import Exchange
 from gateway.model.outcome import InputRequired, Outcome
 from gateway.protocol import rawjson
-from gateway.protocol.rawjson import JsonError, Members
+from gateway.protocol.rawjson import JsonError, Members, Object
 from gateway.replicas import carrying
 from gateway.replicas.elsewhere import ANSWERED_WITHIN, BEAT, SILENCE
 from gateway.replicas.post import MISSES, SOON, Letter, LetterLost, LetterTooLong, Parcel, Post
@@ -166,6 +167,15 @@ class Hosting:
             # Who gave it up tells of its end.
             self._ledger.moved(call, Exchange(), letter.sender, held=False)
 
+    def _take_back(self, guest: _Guest, key: str) -> None:
+        """Have a question taken back that the client is being asked there, once its letter has left."""
+        if isinstance(guest.outcome, InputRequired):
+            body: Object = {"ticket": guest.outcome.state, "key": key}
+            self._tasks.start(self._withdrawn(guest.replica, body), "take a question back")
+
+    async def _withdrawn(self, replica: str, body: Object) -> None:
+        await self._post.send(replica, "withdraw", body)
+
     async def _tell(self, guest: _Guest, kind: str, body: Mapping[str, object] | None = None) -> bool:
         return await self._dispatch(guest, self._post.parcel(guest.replica, kind, body or {}, guest.thread))
 
@@ -185,12 +195,18 @@ class Hosting:
             return
         guest.was_read = True
         if not await self._is_wanted(guest):
+            # Whatever it is, it goes on here as if nobody had come.
+            await self._tell(guest, "stopped", carrying.of_exchange(Exchange(repeated=True)))
             return
         call, exchange = carried.call, Exchange(notify=guest.note, refusals=carried.refusals)
+        exchange.withdraw = partial(self._take_back, guest)
         if self._servers.waits(call.request_state):
+            # As long as nothing of this reaches it.
+            exchange.repeated = True
             self._ledger.moved(call, exchange, guest.replica, held=False)
         await self._attended(guest, call, exchange)
-        if isinstance(guest.outcome, InputRequired) and self._servers.waits(guest.outcome.state):
+        asked = guest.outcome.state if isinstance(guest.outcome, InputRequired) else call.request_state
+        if self._servers.waits(asked):
             self._ledger.moved(call, exchange, guest.replica, held=True)
         await self._deliver(guest, call, exchange)
 

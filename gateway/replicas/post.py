@@ -20,6 +20,7 @@ from gateway.protocol.rawjson import JsonError, Members
 from gateway.replicas.identity import is_replica_id
 from gateway.state.sealing import Sealer, SealError
 from gateway.state.store import Store, StoreRefused
+from gateway.tasks import outcome
 from gateway.telemetry.logs import get_logger
 
 MAX_SHORT: Final = 64 * 1024
@@ -148,7 +149,9 @@ class Post:
     async def _receive(self, topic: str, messages: AsyncIterator[bytes]) -> None:
         async for message in messages:
             letter = self._opened(topic, message)
-            if letter is None or letter.sender == self.replica:
+            take = self._takers.get(letter.kind) if letter is not None and letter.sender != self.replica else None
+            # Of a kind that a newer version has, nothing arrives here.
+            if letter is None or take is None:
                 continue
             if letter.receipt:
                 await self.send(letter.sender, _RECEIPT, thread=letter.receipt)
@@ -157,13 +160,9 @@ class Post:
                 self._seen[letter.receipt] = None
                 if len(self._seen) > MAX_SEEN:
                     self._seen.popitem(last=False)
-            take = self._takers.get(letter.kind)
-            if take is None:
-                continue
-            try:
-                take(letter)
-            except Exception as error:  # noqa: BLE001 - the root of all that arrives: one letter must not end the post.
-                _log.error("letter_not_taken", kind=letter.kind, error=type(error).__name__)
+            broken = await outcome(_taken(take, letter))
+            if broken is not None:
+                _log.error("letter_not_taken", kind=letter.kind, error=type(broken).__name__)
 
     def _confirmed(self, letter: Letter) -> None:
         event = self._unconfirmed.get(letter.thread)
@@ -310,6 +309,10 @@ class Post:
             raise LetterLost from None
         await self._clear(letter.name, letter.pieces)
         return read
+
+
+async def _taken(take: Take, letter: Letter) -> None:
+    take(letter)
 
 
 def _topic(replica: str) -> str:

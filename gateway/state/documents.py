@@ -1,19 +1,23 @@
 """What must never expire, as named documents that are replaced as a whole and only by who has read the last version.
 
 One replica keeps them as files of its own; several share a directory or a PostgreSQL database. Everything but
-``changes`` blocks: it is meant for start-up and for threads. Knows nothing of what a document holds.
+``changes`` and ``beside`` blocks: it is meant for start-up, and for the threads that ``beside`` has for it. Knows
+nothing of what a document holds.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from typing import Final, Protocol, TypeAlias
+from typing import Final, ParamSpec, Protocol, TypeAlias, TypeVar
 
 from gateway.errors import GatewayError
 
 MAX_DOCUMENT: Final = 256 * 2**20
 """Bytes of one document; a longer one is neither read nor written."""
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 Version: TypeAlias = str
 """Tells two states of a document apart; nothing but equality means anything."""
@@ -39,10 +43,14 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Documents that others may have replaced, and whether any can be reached at the moment."""
+    """Documents that others may have replaced, and whether any can be reached at the moment.
+
+    ``anew``: they could not be for a time, perhaps a moment that nobody was told of; any may have been replaced.
+    """
 
     names: frozenset[str]
     reachable: bool = True
+    anew: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +95,13 @@ class Documents(Protocol):
 
         Raises:
             OSError: they cannot be read.
+        """
+
+    async def beside(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run work that reads or writes here beside the loop, in threads that nothing else uses.
+
+        Raises:
+            Unreachable: too much waits already; and whatever ``work`` raises.
         """
 
     def changes(self) -> AsyncIterator[Change]:

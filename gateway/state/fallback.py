@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Final, TypeVar
 
 from gateway.audience import Audience
@@ -20,7 +21,7 @@ from gateway.state.memory import MemoryStore
 from gateway.state.redis import RedisStore
 from gateway.state.store import Charge, ChargeResult
 from gateway.state.wire import SLOW, Down
-from gateway.tasks import TaskSet
+from gateway.tasks import TaskSet, outcome
 
 HEARTBEAT: Final = 1.0
 """Seconds between two probes of a store that works: an outage is known before a call meets it."""
@@ -43,6 +44,9 @@ CALM: Final = 30.0
 
 MAX_OWED: Final = 10_000
 """Deletions that are remembered for afterwards, the newest."""
+
+BATCH: Final = 100
+"""Deletions that are asked for at once then: thousands, one after the other, would take longer than a recovery may."""
 
 MAX_UNSURE: Final = 10_000
 """Values that are remembered as kept here although they may be there too, as no answer came; the newest."""
@@ -85,13 +89,8 @@ class FallbackStore:
 
     async def start(self, tasks: TaskSet) -> None:
         """Connect, if that works at once, and keep watch from then on."""
-        try:
-            await self._shared.connect()
-            await self._shared.probe()
-        except Down as error:
-            self._change(up=False, reason=error.reason)
-        else:
-            self._change(up=True)
+        reason = await self._probed()
+        self._change(up=not reason, reason=reason)
         self._watching = tasks.start(self._watch(), "store watch")
 
     async def aclose(self) -> None:
@@ -124,12 +123,14 @@ class FallbackStore:
         asked = self.standing.up
         try:
             await self._try(self._shared.put(key, value, ttl))
-        except Down:
-            self._owed.pop(key, None)
+        except Down as error:
+            # An earlier value that is to be deleted there still is: it would hide this one.
             await self._local.put(key, value, ttl)
-            if asked:
+            if asked and error.broken:
+                # It said nothing, not even no.
                 _remember(self._unsure, key, MAX_UNSURE)
         else:
+            self._owed.pop(key, None)
             self._unsure.pop(key, None)
             await self._local.delete(key)
 
@@ -139,9 +140,12 @@ class FallbackStore:
         if held is not None:
             return held
         try:
-            return await self._try(self._shared.claim(key, value, ttl))
+            held = await self._try(self._shared.claim(key, value, ttl))
         except Down:
             return await self._local.claim(key, value, ttl)
+        if held is None:
+            self._owed.pop(key, None)
+        return held
 
     async def get(self, key: str) -> bytes | None:
         """Return a value that is still alive, as far as it can be seen now."""
@@ -149,6 +153,11 @@ class FallbackStore:
             value = await self._try(self._shared.get(key))
         except Down:
             value = None
+        else:
+            if value is None and key in self._unsure:
+                # It was there, as far as can be told, and another process has deleted it: so it is gone here, too.
+                del self._unsure[key]
+                await self._local.delete(key)
         return value if value is not None else await self._local.get(key)
 
     async def delete(self, key: str) -> None:
@@ -230,16 +239,13 @@ class FallbackStore:
             pause = HEARTBEAT if self.standing.up else PROBE * random.uniform(0.8, 1.2)
             await self._pause(pause)
             was_up = self.standing.up
-            try:
-                if not self._shared.connected:
-                    await self._shared.connect()
-                await self._shared.probe()
-            except Down as error:
+            reason = await self._probed()
+            if reason:
                 steady = 0
-                if error.reason == SLOW and was_up and self._doubts < MOST_DOUBTS:
+                if reason == SLOW and was_up and self._doubts < MOST_DOUBTS:
                     self._doubts += 1
                     continue
-                self._fell(error.reason)
+                self._fell(reason)
                 await self._shared.drop()
                 continue
             self._doubts = 0
@@ -248,15 +254,29 @@ class FallbackStore:
                 steady = 0
                 await self._rise()
 
+    async def _probed(self) -> str:
+        """Connect where that is needed, and do everything once; return in one word why that does not work, or "".
+
+        Whatever answers at that address, the watch goes on.
+        """
+        found = await outcome(self._reach())
+        return found.reason if isinstance(found, Down) else "error" if found is not None else ""
+
+    async def _reach(self) -> None:
+        if not self._shared.connected:
+            await self._shared.connect()
+        await self._shared.probe()
+
     async def _rise(self) -> None:
         """Use it again, once it forgets what was to be forgotten."""
         while self._owed:
-            key = next(iter(self._owed))
+            keys = list(islice(self._owed, BATCH))
             try:
-                await self._shared.delete(key)
+                await asyncio.gather(*(self._shared.delete(key) for key in keys))
             except Down:
                 return
-            self._owed.pop(key, None)
+            for key in keys:
+                self._owed.pop(key, None)
         self._change(up=True)
 
     async def _pause(self, seconds: float) -> None:

@@ -15,15 +15,16 @@ import os
 import stat
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final, ParamSpec, TypeAlias, TypeVar
 
 from gateway.errors import ConfigError
 from gateway.state.documents import ABSENT, MAX_DOCUMENT, Change, Conflict, Document, Health, Unreachable, Version
 from gateway.state.files import PRIVATE_FILE, secure_directory, sync_directory, write_atomic
+from gateway.state.threads import Threads
 
 LOCK: Final = ".lock"
 LOOK: Final = 0.5
@@ -33,6 +34,9 @@ PATIENCE: Final = 5.0
 _PAUSE: Final = 0.005
 _OTHERS_WRITE: Final = 0o022
 
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+_HANGS: Final = "does not answer"
 _Seen: TypeAlias = Mapping[str, tuple[int, int, int]]
 
 
@@ -42,9 +46,11 @@ class FolderDocuments:
     def __init__(self, directory: Path, *, shared: bool = False) -> None:
         self._directory = directory
         self._shared = shared
+        self._threads = Threads("documents")
         self._reachable = True
         self._since = _now()
         self._reason = ""
+        self._looking: asyncio.Future[tuple[_Seen | None, str]] | None = None
 
     @property
     def shared(self) -> bool:
@@ -53,6 +59,7 @@ class FolderDocuments:
 
     def load(self, name: str) -> Document | None:
         """Return a document; see ``Documents``. One that others may write is as good as unreadable."""
+        self._check()
         path = self._directory / name
         try:
             found = path.stat()
@@ -69,6 +76,7 @@ class FolderDocuments:
         """Put a document in place of another; see ``Documents``."""
         if data is not None and len(data) > MAX_DOCUMENT:
             raise OSError(errno.EFBIG, "is too large")
+        self._check()
         path = self._directory / name
         with self._locked():
             if expected is not None:
@@ -87,7 +95,17 @@ class FolderDocuments:
 
     def names(self, prefix: str) -> list[str]:
         """Return the names that begin so; see ``Documents``."""
+        self._check()
         return sorted(name for name in self._look() if name.startswith(prefix))
+
+    def _check(self) -> None:
+        """Ask nothing of a mount that hangs: whoever does waits for as long as it likes."""
+        if self._reason == _HANGS:
+            raise Unreachable(errno.EHOSTUNREACH, _HANGS)
+
+    async def beside(self, work: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        """Run work that reads or writes here in threads of its own; see ``Documents``."""
+        return await self._threads.run(work, *args, **kwargs)
 
     async def changes(self) -> AsyncIterator[Change]:
         """Yield what others change; what is written here may be among it, too."""
@@ -96,24 +114,32 @@ class FolderDocuments:
         before: _Seen = {}
         while True:
             # At first everything counts as changed: it may have been, since somebody read it at the start.
-            was, now = self._reachable, await asyncio.to_thread(self._looked)
+            was, now = self._reachable, await self._watched()
             changed = _changed(before, now) if now is not None else frozenset[str]()
             before = now if now is not None else before
             if changed or was != self._reachable:
-                yield Change(changed, self._reachable)
+                yield Change(changed, self._reachable, anew=self._reachable and not was)
             await asyncio.sleep(LOOK)
 
-    def _looked(self) -> _Seen | None:
-        """Look at everything, and take note of whether that can be done."""
+    async def _watched(self) -> _Seen | None:
+        """Look at everything, and take note of whether that can be done; a look that hangs is the only one."""
         try:
-            found: _Seen | None = self._look()
-        except OSError as error:
-            found, self._reason = None, error.strerror or type(error).__name__
+            looking = self._looking or self._threads.begin(self._looked)
+        except Unreachable as error:
+            found, self._reason = None, error.strerror or ""
         else:
-            self._reason = ""
+            await asyncio.wait([looking], timeout=PATIENCE)
+            self._looking = None if looking.done() else looking
+            found, self._reason = looking.result() if looking.done() else (None, _HANGS)
         if self._reachable != (found is not None):
             self._reachable, self._since = found is not None, _now()
         return found
+
+    def _looked(self) -> tuple[_Seen | None, str]:
+        try:
+            return self._look(), ""
+        except OSError as error:
+            return None, error.strerror or type(error).__name__
 
     def _look(self) -> dict[str, tuple[int, int, int]]:
         found: dict[str, tuple[int, int, int]] = {}
@@ -140,7 +166,8 @@ class FolderDocuments:
         return Health("directory" if self._shared else "state_dir", self._reachable, self._since, self._reason)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Let the threads go."""
+        self._threads.close()
 
     @contextmanager
     def _locked(self) -> Iterator[None]:

@@ -16,12 +16,13 @@ import threading
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import suppress
-from datetime import UTC, datetime
 from types import ModuleType
-from typing import Final, Protocol, TypeVar
+from typing import Final, ParamSpec, Protocol, TypeVar
 
 from gateway.errors import ConfigError, Problem
 from gateway.state.documents import ABSENT, MAX_DOCUMENT, Change, Conflict, Document, Health, Unreachable, Version
+from gateway.state.mailbox import Mailbox
+from gateway.state.threads import Threads
 from gateway.tasks import TaskSet
 
 TABLE: Final = "mcp_gateway_documents"
@@ -37,6 +38,7 @@ _WINDOW: Final = 60.0
 """Seconds that are looked at again, since a change is seen only some time after its own time."""
 _OWN: Final = 1024
 _LOCK: Final = 0x6D63705F67617465
+_P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 _CREATE: Final = f"""
@@ -89,50 +91,6 @@ class Connection(Protocol):
         """End it without a word."""
 
 
-class Mailbox:
-    """What one thread leaves for the loop of another: the names since it was last emptied, and how things stand."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._names: set[str] = set()
-        self._told = self.reachable = True
-        self.since = _now()
-        self.reason = ""
-        self._wake: Callable[[], None] = lambda: None
-
-    def put(self, names: frozenset[str]) -> None:
-        """Leave names, from any thread; they were heard of, so there is somebody to be reached."""
-        with self._lock:
-            self._names |= names
-            self._stands("")
-
-    def away(self, reason: str) -> None:
-        """Say that nobody can be reached any more."""
-        with self._lock:
-            self._stands(reason)
-
-    def _stands(self, reason: str) -> None:
-        if self.reachable != (not reason):
-            self.reachable, self.since, self.reason = not reason, _now(), reason
-        if self._names or self._told != self.reachable:
-            self._wake()
-
-    def take(self) -> Change | None:
-        """Return what was left, None for nothing."""
-        with self._lock:
-            if not self._names and self._told == self.reachable:
-                return None
-            change = Change(frozenset(self._names), self.reachable)
-            self._names, self._told = set(), self.reachable
-            return change
-
-    def wakes(self, wake: Callable[[], None]) -> None:
-        """Call this, in the thread that leaves something, whenever there is something to take."""
-        with self._lock:
-            self._wake = wake
-            wake()
-
-
 class PostgresDocuments:
     """The documents of one table, in the schema that the search path of the URL's user leads to."""
 
@@ -150,6 +108,7 @@ class PostgresDocuments:
         self._own: deque[str] = deque(maxlen=_OWN)
         self._seen: dict[str, str] = {}
         self._mailbox = Mailbox()
+        self._threads = Threads("database work")
         self._closed = False
         self._loop = asyncio.new_event_loop()
         self._look_now = asyncio.Event()
@@ -181,6 +140,10 @@ class PostgresDocuments:
         """Return the names that begin so; see ``Documents``."""
         return sorted(_as(str, row[0]) for row in self._run(self._ask(lambda each: each.fetch(_NAMES, prefix))))
 
+    async def beside(self, work: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        """Run work that reads or writes here in threads of its own; see ``Documents``."""
+        return await self._threads.run(work, *args, **kwargs)
+
     def place(self, name: str) -> str:
         """Return where a document is, without the address, which may hold a password."""
         return f"{name} in the database"
@@ -211,6 +174,7 @@ class PostgresDocuments:
         """End connections and thread."""
         if self._closed:
             return
+        self._threads.close()
         with suppress(OSError):
             self._run(self._end())
         self._closed = True
@@ -372,13 +336,13 @@ def _reason(error: BaseException) -> str:
     return type(error).__name__
 
 
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
-
-
 def gone(faults: ModuleType) -> tuple[type[Exception], ...]:
-    """Return what the library raises for a connection that cannot be used, also one that ended under a statement."""
-    return (faults.PostgresError, faults.InterfaceError, faults.InternalClientError, OSError, TimeoutError)
+    """Return what the library raises for a connection that cannot be used, also one that ended under a statement.
+
+    The last two are what it makes of a server whose version or encoding it does not know.
+    """
+    known = (faults.PostgresError, faults.InterfaceError, faults.InternalClientError)
+    return (*known, OSError, TimeoutError, ValueError, LookupError)
 
 
 def library(where: str) -> ModuleType:

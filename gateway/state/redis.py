@@ -149,12 +149,14 @@ class RedisStore:
         key = self._probe_key
         # Answered after every subscription that was sent before.
         await links.echoes.ask(lambda: links.topics.send("PING"))
-        _, _, _, _, heard = await asyncio.gather(
+        heard, *_ = await asyncio.gather(
+            self.publish(key, b""),
             self.charge([Charge(key, Allowance(1000, 1.0, 1000))]),
             self.put(f"{key}:fact", b"1", 1.0),
             self.claim(f"{key}:fact", b"1", 1.0),
+            self.get(f"{key}:fact"),
             self.take(f"{key}:fact"),
-            self.publish(key, b""),
+            self.delete(f"{key}:fact"),
         )
         if not heard:
             raise Down("topics")
@@ -306,7 +308,8 @@ class _Name:
         except TimeoutError:
             # Asked again only when this one has ended.
             raise Down("timeout") from None
-        except OSError:
+        except (OSError, UnicodeError):
+            # The latter is a name that cannot be one.
             self._looking = None
             raise Down("unreachable") from None
         self._looking = None

@@ -111,7 +111,8 @@ class Wire:
             raise Down("timeout") from None
         except self._faults.refusal:
             raise Down("refused") from None
-        except (self._faults.every, OSError):
+        except (self._faults.every, OSError, ValueError):
+            # The latter is what the library makes of an answer of something else than a store.
             raise Down("unreachable") from None
         self.open = True
         self._tasks = [tasks.start(self._write(), "store writer"), tasks.start(self._read(), "store reader")]
@@ -165,7 +166,7 @@ class Wire:
                 self._heard(answer)
         except self._faults.refusal:
             self._gone("refused")
-        except (self._faults.every, OSError):
+        except (self._faults.every, OSError, ValueError):
             self._gone()
 
     def _gone(self, reason: str = "lost") -> None:

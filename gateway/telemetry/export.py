@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -59,12 +60,21 @@ class Meter(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Seconds: between two looks, before the second try, and at most before another; ``tries`` of one request."""
+    """Seconds: between two looks, before the second try, and at most before another; ``tries`` of one request.
+
+    ``patience`` is how long is waited at most where a collector asks for it.
+    """
 
     look: float = 0.5
     first: float = 0.5
     longest: float = 8.0
     tries: int = 4
+    patience: float = 60.0
+
+    def after(self, failures: int, asked: float) -> float:
+        """Return how long to wait after so many failures, where the collector asks for this (OTLP §Throttling)."""
+        own = min(self.longest, self.first * 2.0 ** (failures - 1))
+        return max(own, min(self.patience, asked))
 
 
 PACE: Final = Pace()
@@ -80,6 +90,8 @@ class Export:
         self._pace = pace
         self._trouble = False
         self._retired: list[Way] = []
+        self._busy = asyncio.Lock()
+        self._ending = asyncio.Event()
 
     def change(self, way: Way) -> None:
         """Send over another way from now on."""
@@ -87,17 +99,31 @@ class Export:
         self._way = way
 
     async def run(self) -> None:
-        """Send what comes, until cancelled."""
-        while True:
-            await asyncio.sleep(self._pace.look)
+        """Send what comes, until cancelled or settled."""
+        while not self._ending.is_set():
+            await self._pause(self._pace.look)
             failed = await outcome(self._turn())
             if isinstance(failed, Exception):
                 self._tell(type(failed).__name__)
 
     async def _turn(self) -> None:
-        await self._close_retired()
-        while len(self._outbox):
-            await self._deliver(self._pace.tries)
+        async with self._busy:
+            await self._close_retired()
+            while len(self._outbox) and not self._ending.is_set():
+                await self._deliver(self._pace.tries)
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait so long, or until the end."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._ending.wait()
+
+    async def settle(self, seconds: float) -> None:
+        """Begin no other request and wait for no other try; let the one under way end within so many seconds."""
+        self._ending.set()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds), self._busy:
+                pass
 
     async def aclose(self, seconds: float) -> None:
         """Send what waits within so many seconds, once ``run`` has ended, and let go of connections."""
@@ -137,10 +163,9 @@ class Export:
                 self._tell(str(unsent))
                 if unsent.final:
                     return "refused", 0
-                if failures == tries:
+                if failures == tries or self._ending.is_set():
                     break
-                wait = min(self._pace.longest, max(unsent.wait, self._pace.first * 2.0 ** (failures - 1)))
-                await asyncio.sleep(wait)
+                await self._pause(self._pace.after(failures, unsent.wait))
             else:
                 self._tell("")
                 return "sent", self._outbox.refused(answer)

@@ -42,7 +42,13 @@ _LEVELS: Final = {
 }
 _RESERVED: Final = frozenset({"time", "level", "area", "event"})
 # Loggers of libraries that would write raw request targets or argv, or much more than an operator can use.
-_QUIET: Final = {"aiohttp.access": logging.ERROR, "asyncio": logging.WARNING, "aiohttp": logging.INFO}
+_QUIET: Final = {
+    "aiohttp.access": logging.ERROR,
+    "asyncio": logging.WARNING,
+    "aiohttp": logging.INFO,
+    # Its warnings quote a client's ``tracestate`` that is none.
+    "opentelemetry.trace.span": logging.ERROR,
+}
 
 
 class Logger(Protocol):

@@ -114,8 +114,9 @@ class Gauge(_Metric[prometheus.Gauge]):
 class Histogram(_Metric[prometheus.Histogram]):
     """How often which value was seen."""
 
-    def observe(self, value: float, /, **labels: str) -> None:
-        self._child(labels).observe(value)
+    def observe(self, value: float, example: dict[str, str] | None = None, /, **labels: str) -> None:
+        """Count a value; ``example`` names one, at most, for each bucket: only OpenMetrics has a place for it."""
+        self._child(labels).observe(value, example)
 
 
 class Metrics:

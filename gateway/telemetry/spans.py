@@ -146,6 +146,14 @@ def without_secrets(uri: str) -> str:
     return f"{scheme}://{authority.rpartition('@')[2]}{slash}{path}"
 
 
+def exemplar(carrier: Carrier) -> dict[str, str] | None:
+    """Return the labels by which a measurement leads to a span; None where that one is not recorded."""
+    parts = carrier.get("traceparent", "").split("-")
+    if len(parts) != 4 or not int(parts[3], 16) & 1:
+        return None
+    return {"trace_id": parts[1], "span_id": parts[2]}
+
+
 def fitting(facts: Facts) -> dict[str, Fact]:
     """Make attributes safe to send: texts escaped and cut."""
     return {key: printable(value, MAX_FACT) if isinstance(value, str) else value for key, value in facts.items()}

@@ -42,7 +42,7 @@ class Recorded:
             raise KeyError("no client nobody")
         return {"principal": principal, "view": view}
 
-    def pins(self, target: str) -> Object:
+    async def pins(self, target: str) -> Object:
         if target == "nope":
             raise KeyError("no server nope")
         return {"servers": {target: {"state": "changed"}}}

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from gateway.audit.query import Wanted, as_record, joined, matching, spellings
+from gateway.audit.query import Wanted, as_record, joined, matching, moment, spellings
 from gateway.protocol import rawjson
 from gateway.protocol.rawjson import Object
 from tests.kit.audit import KEY, journal
@@ -80,6 +81,18 @@ def test_several_logs_are_one_in_the_order_of_their_times(tmp_path: Path) -> Non
     assert [*joined(both[:1], Wanted())] == [*RECORDS[::2]]
 
 
+def test_how_much_of_all_logs_was_read_is_told(tmp_path: Path) -> None:
+    logs = [tmp_path / "a", tmp_path / "b"]
+    for folder in logs:
+        folder.mkdir()
+        (folder / "00000001.jsonl").write_bytes((rawjson.encode(RECORDS[0]) + b"\n") * 2000)
+    heard: list[int] = []
+    assert sum(1 for _ in joined(logs, Wanted(), heard.append)) == 4000
+    whole = sum((folder / "00000001.jsonl").stat().st_size for folder in logs)
+    assert heard == sorted(heard)
+    assert whole * 3 // 4 < heard[-1] <= whole
+
+
 def test_lines_that_are_no_records_are_passed_over(tmp_path: Path) -> None:
     (tmp_path / "00000001.jsonl").write_bytes(b'no json\n[1]\n{"event":"a"}\n{"event":"unfinished"}')
     assert [*matching(tmp_path, Wanted())] == [{"event": "a"}]
@@ -87,10 +100,10 @@ def test_lines_that_are_no_records_are_passed_over(tmp_path: Path) -> None:
 
 
 def test_progress_is_told_in_bytes(tmp_path: Path) -> None:
-    (tmp_path / "00000001.jsonl").write_bytes(b"{}" + b" " * 4093 + b"\n" + b"{}\n")
+    (tmp_path / "00000001.jsonl").write_bytes((b"{}" + b" " * 4093 + b"\n") * 20)
     told: list[int] = []
-    assert len([*matching(tmp_path, Wanted(), told.append)]) == 2
-    assert told == [4096]
+    assert len([*matching(tmp_path, Wanted(), told.append)]) == 20
+    assert told == [65_536]
 
 
 def test_a_subject_is_found_by_its_name_where_the_key_is_known() -> None:
@@ -111,3 +124,25 @@ def test_a_line_that_matches_holds_every_needle(wanted: Wanted) -> None:
     assert wanted.matches(RECORDS[2])
     assert all(needle in line for needle in wanted.needles())
     assert len(wanted.needles()) <= 1
+
+
+NOW = datetime(2026, 8, 23, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("text", "time"),
+    [
+        ("2h", "2026-08-23T10:00:00.000000Z"),
+        ("2026-08-23", "2026-08-23T00:00:00.000000Z"),
+        ("2026-08-23T12:00+02:00", "2026-08-23T10:00:00.000000Z"),
+        ("", ""),
+    ],
+)
+def test_times_are_read_as_records_write_them(text: str, time: str) -> None:
+    assert moment(text, NOW) == time
+
+
+@pytest.mark.parametrize("text", ["yesterday", "-2h", "99999999999999d", "9999-12-31T23:59:59-23:59"])
+def test_what_no_calendar_has_is_no_time(text: str) -> None:
+    with pytest.raises(ValueError, match="is no time such as"):
+        moment(text, NOW)

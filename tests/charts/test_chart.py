@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import pytest
 import yaml
+from pydantic import BaseModel
 
 import gateway
 from gateway.config.restart import RESTART_SECTIONS
+from gateway.config.root import Config
 from tests.charts import told
 from tests.environments import prepare
 from tests.kit.chart import CHART, HELMS, VALUE_SETS, helm, manifests, template, values_of
 from tests.kit.peers import environment
+
+Json: TypeAlias = dict[str, Any]
 
 KUBERNETES = ("1.25", "1.29", "1.34", "1.37")
 """The oldest that the chart takes, and newer ones on both sides of what it asks the cluster's version for."""
@@ -157,6 +164,30 @@ def test_the_notes_say_what_to_do_next() -> None:
     assert "kubectl -n tools rollout status statefulset/gw-aiohttp-mcp-gateway" in notes
     assert "helm -n tools test gw" in notes
     assert "networkPolicy.enabled is off" in notes
+    assert "trusted_proxies" not in notes
+    assert "image.repository names no registry" in notes
+
+
+def test_the_notes_say_whom_a_network_policy_keeps_away() -> None:
+    def notes(more: str) -> str:
+        done = helm("helm", "install", "gw", CHART, "-f", values_of("everything"), "--dry-run=client", "--set", more)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.partition("NOTES:")[2]
+
+    assert "networkPolicy" not in notes("tests.enabled=false")
+    assert "Prometheus does not get through" in notes("networkPolicy.admins=null")
+    assert "the pods reach no server" in notes("networkPolicy.egress.rules=null")
+
+
+def test_the_notes_say_that_callers_behind_a_proxy_would_count_as_one() -> None:
+    def notes(*more: str) -> str:
+        done = helm("helm", "install", "gw", CHART, "-f", values_of("minimal"), "--dry-run=client", *more)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.partition("NOTES:")[2]
+
+    trusted = "config.listen.trusted_proxies={10.0.0.0/8}"
+    assert "config.listen.trusted_proxies is empty" in notes("--set", "ingress.enabled=true")
+    assert "trusted_proxies" not in notes("--set", "ingress.enabled=true", "--set", trusted)
 
 
 def test_the_chart_is_of_this_version_and_of_these_restarts() -> None:
@@ -166,7 +197,79 @@ def test_the_chart_is_of_this_version_and_of_these_restarts() -> None:
     assert chart["appVersion"] == gateway.__version__
     assert yaml.safe_load(chart["annotations"]["artifacthub.io/changes"])
     sections = " ".join(f'"{name}"' for name in RESTART_SECTIONS)
-    assert f'pick (include "gateway.config" . | fromYaml) {sections} |' in template_text
+    assert f"pick $config {sections} -" in template_text
+
+
+def test_the_schema_knows_the_keys_of_the_config_down_to_its_sections() -> None:
+    """So a key that is not spelled right is refused before anything is deployed, and none that there is."""
+    schema = json.loads((CHART / "values.schema.json").read_text("utf-8"))["properties"]["config"]
+
+    assert schema["additionalProperties"] is False
+    assert set(schema["properties"]) == set(Config.model_fields) | {"mcpServers"}
+    for name, field in Config.model_fields.items():
+        section = field.annotation
+        if isinstance(section, type) and issubclass(section, BaseModel):
+            assert schema["properties"][name]["additionalProperties"] is False
+            assert set(schema["properties"][name]["properties"]) == set(section.model_fields), name
+
+
+NEEDED_BY_OTHERS = {
+    "autoscaling.targetCPU",
+    "existingConfigMap.name",
+    "httpRoute.parentRefs",
+    "ingress.controller",
+    "metrics.token.secret",
+    "podDisruptionBudget.maxUnavailable",
+    "sharedState.postgres.secret",
+    "sharedState.sealing.secret",
+    "sharedState.valkey.secret",
+    "tls.secret",
+}
+"""Values without which some of the sets would be refused, by a sentence of its own."""
+
+
+def optional(node: Json, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Yield the values that may be left empty, as `key:` with nothing behind it does, which Helm takes for "none"."""
+    for name, child in node["properties"].items():
+        if (*path, name) in (("global",), ("enabled",)) or path[:1] in (("config",), ("probes",)):
+            continue
+        if "properties" in child:
+            assert name in node["required"], (*path, name)
+            yield from optional(child, (*path, name))
+        elif name not in node.get("required", []):
+            yield (*path, name)
+
+
+@pytest.mark.parametrize("values", VALUE_SETS, ids=lambda path: path.stem)
+def test_what_is_left_empty_is_none_or_refused_by_name(values: Path) -> None:
+    """Never an error of a template, which says nothing to whoever wrote the values."""
+    schema = json.loads((CHART / "values.schema.json").read_text("utf-8"))
+    more: Json = {}
+    for path in optional(schema):
+        if ".".join(path) not in NEEDED_BY_OTHERS:
+            node = more
+            for name in path[:-1]:
+                node = node.setdefault(name, {})
+            node[path[-1]] = None
+    done = template("helm", values, more)
+
+    assert done.returncode == 0, done.stderr
+    assert not re.search(r"<nil>|%!", done.stdout)
+    assert all(yaml.safe_load_all(done.stdout))
+
+
+@pytest.mark.parametrize("section", ["ingress", "probes", "securityContext", "podSecurityContext"])
+def test_a_section_that_is_left_empty_is_refused_by_name(section: str) -> None:
+    done = template("helm", values_of("minimal"), {section: None})
+
+    assert done.returncode != 0
+    assert f"missing property '{section}'" in done.stderr
+
+
+def test_a_second_rendering_is_the_same_to_the_letter() -> None:
+    """Whoever compares what is deployed with what is written down sees no change where there is none."""
+    for values in VALUE_SETS:
+        assert template("helm", values).stdout == template("helm", values).stdout != ""
 
 
 def test_readme_and_descriptions_are_those_of_the_values() -> None:
@@ -231,6 +334,16 @@ def test_it_can_be_a_dependency_of_another_chart(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "name: all-aiohttp-mcp-gateway\n" in done.stdout
     assert "checksum/restart-config" in done.stdout
+
+
+@pytest.mark.parametrize("release", ["my.release", "1st"])
+def test_a_release_that_no_service_can_be_named_after_is_refused(release: str) -> None:
+    done = helm("helm", "template", release, CHART, "-f", values_of("minimal"))
+    named = helm("helm", "template", release, CHART, "-f", values_of("minimal"), "--set", "fullnameOverride=mcp")
+
+    assert done.returncode != 0
+    assert "set fullnameOverride" in done.stderr
+    assert named.returncode == 0
 
 
 def test_a_long_name_is_cut_to_what_kubernetes_takes() -> None:

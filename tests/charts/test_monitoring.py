@@ -56,6 +56,24 @@ def test_labels_are_added_to_alerts_and_rules_can_be_left_out() -> None:
     assert all(rule["labels"]["severity"] for rule in ours)
 
 
+@pytest.mark.parametrize(("seconds", "waits"), [(240, "5m"), (600, "660s")])
+def test_a_drain_that_is_meant_to_be_long_is_not_told_as_stuck(seconds: int, waits: str) -> None:
+    more = {"drainSeconds": seconds, "terminationGracePeriodSeconds": None}
+    (rule,) = [rule for group in groups(more) for rule in group["rules"] if rule["alert"] == "McpGatewayDrainStuck"]
+
+    assert rule["for"] == waits
+
+
+def test_alerts_lead_to_the_page_that_explains_them_where_its_address_is_known() -> None:
+    rules = [rule for group in groups() for rule in group["rules"] if rule["alert"] != "McpGatewayQuiet"]
+    page = "https://docs.example.com/mcp-gateway/monitoring.html"
+
+    assert {rule["annotations"]["runbook_url"] for rule in rules} == {
+        f"{page}#{rule['alert'].lower()}" for rule in rules
+    }
+    assert all(rule["annotations"]["summary"] for rule in rules)
+
+
 def test_a_group_with_nothing_left_is_left_out() -> None:
     group = PLAIN["groups"][0]
     without = groups({"metrics": {"rules": {"disabled": [rule["alert"] for rule in group["rules"]]}}})
@@ -83,3 +101,14 @@ def test_prometheus_scrapes_the_admin_listener_with_the_token_that_the_gateway_k
     assert endpoint["authorization"]["credentials"] == {"name": "gateway-metrics", "key": "token"}
     assert config_of(found)["admin"]["metrics_token"] == "${MCP_GATEWAY_METRICS_TOKEN}"
     assert found["ServiceMonitor/mcp"]["metadata"]["labels"]["release"] == "prometheus"
+
+
+def test_the_panels_of_call_times_show_the_calls_that_have_a_trace() -> None:
+    panels = json.loads((CHART / "files" / "grafana.json").read_text("utf-8"))["panels"]
+    shown = {panel["title"]: [each.get("exemplar") for each in panel.get("targets", ())] for panel in panels}
+
+    assert [title for title, flags in shown.items() if True in flags] == [
+        "Tool calls as clients see them",
+        "Own share of a call",
+        "Servers, p95",
+    ]

@@ -23,6 +23,16 @@ def test_an_ingress_publishes_the_address_that_clients_dial_and_lets_streams_flo
     assert notes["cert-manager.io/cluster-issuer"] == "letsencrypt"
 
 
+def test_an_ingress_for_haproxy_has_only_what_its_controller_takes_there() -> None:
+    """Timeouts of its frontends it takes from its own ConfigMap alone; those of the backend from an Ingress too."""
+    notes = manifests("helm", values_of("everything"))["Ingress/mcp"]["metadata"]["annotations"]
+
+    assert {name: text for name, text in notes.items() if name.startswith("haproxy.org/")} == {
+        "haproxy.org/timeout-server": "1h",
+        "haproxy.org/server-ssl": "true",
+    }
+
+
 def test_own_annotations_win_over_those_for_the_controller() -> None:
     more = {"ingress": {"annotations": {"nginx.ingress.kubernetes.io/proxy-read-timeout": "7200"}}}
     notes = manifests("helm", values_of("ha"), more)[f"Ingress/{NAME}"]["metadata"]["annotations"]
@@ -30,9 +40,25 @@ def test_own_annotations_win_over_those_for_the_controller() -> None:
     assert notes["nginx.ingress.kubernetes.io/proxy-read-timeout"] == "7200"
 
 
+def test_a_host_is_written_as_an_ingress_wants_it() -> None:
+    more = {"config": {"listen": {"public_url": "https://MCP.Example.com/mcp"}}}
+    found = manifests("helm", values_of("ha"), more)[f"Ingress/{NAME}"]["spec"]
+
+    assert [rule["host"] for rule in found["rules"]] == found["tls"][0]["hosts"] == ["mcp.example.com"]
+
+
+def test_services_are_of_the_family_that_the_pods_listen_on() -> None:
+    for bind, family in (("0.0.0.0", "IPv4"), ("::", "IPv6")):
+        found = manifests("helm", values_of("minimal"), {"bind": bind})
+        for name in (f"Service/{NAME}", f"Service/{NAME}-admin"):
+            assert found[name]["spec"]["ipFamilies"] == [family]
+            assert found[name]["spec"]["ipFamilyPolicy"] == "SingleStack"
+
+
 def test_consent_pages_are_published_where_a_server_needs_them() -> None:
-    server = {"url": "https://crm.example.com/mcp", "auth": {"authorization_code": {"per": "principal"}}}
-    more = {"config": {"listen": {"path": "/tools"}, "servers": {"crm": server}}}
+    server = {"url": "https://crm.example.com/mcp", "auth": {"authorization_code": {}}}
+    other = {"url": "https://cms.example.com/mcp", "auth": None}
+    more = {"config": {"listen": {"path": "/tools"}, "servers": {"crm": server, "cms": other}}}
     (rule,) = manifests("helm", values_of("ha"), more)[f"Ingress/{NAME}"]["spec"]["rules"]
 
     assert [path["path"] for path in rule["http"]["paths"]] == [

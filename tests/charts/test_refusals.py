@@ -47,6 +47,45 @@ def test_values_that_cannot_work_together(more: Json, says: str) -> None:
     assert says in refused("minimal", more)
 
 
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"kind": "Deployment", "updateStrategy": {"type": "RollingUpdate"}}, "two pods write one audit log"),
+        ({"service": {"nodePort": 30000}}, "service.nodePort is for"),
+        ({"service": {"externalTrafficPolicy": "Local"}}, "service.externalTrafficPolicy is for"),
+        ({"service": {"type": "NodePort", "loadBalancerClass": "x"}}, "service.loadBalancerClass is for"),
+        ({"service": {"loadBalancerSourceRanges": ["203.0.113.0/24"]}}, "service.loadBalancerSourceRanges is for"),
+    ],
+)
+def test_what_a_cluster_or_the_audit_log_would_not_bear(more: Json, says: str) -> None:
+    assert says in refused("minimal", more)
+
+
+@pytest.mark.parametrize(
+    ("budget", "says"),
+    [
+        ({"minAvailable": 2}, "minAvailable: 2 keeps all of 2 pods"),
+        ({"minAvailable": "100%"}, "keeps all of 2 pods"),
+        ({"minAvailable": "51%"}, "keeps all of 2 pods"),
+        ({"maxUnavailable": 0}, "lets no pod go"),
+        ({"maxUnavailable": "0%"}, "lets no pod go"),
+        ({"maxUnavailable": None}, "lets no pod go"),
+    ],
+)
+def test_a_budget_that_would_hold_up_every_drain_of_a_node(budget: Json, says: str) -> None:
+    more = {"replicas": 2, "sharedState": STATE, "podDisruptionBudget": budget}
+
+    assert says in refused("minimal", more)
+    assert template("helm", values_of("minimal"), {"podDisruptionBudget": budget}).returncode == 0
+
+
+@pytest.mark.parametrize("budget", [{"minAvailable": 1}, {"minAvailable": "50%"}, {"maxUnavailable": "1%"}])
+def test_a_budget_that_lets_one_pod_go_is_taken(budget: Json) -> None:
+    more = {"replicas": 2, "sharedState": STATE, "podDisruptionBudget": budget}
+
+    assert template("helm", values_of("minimal"), more).returncode == 0
+
+
 def test_a_way_to_pods_that_speak_tls_is_taken_where_it_is_told_to_speak_it_too() -> None:
     tls = {"tls": {"secret": "a"}}
     route = {"enabled": True, "parentRefs": [{"name": "public"}], "tlsToPods": True}
@@ -70,6 +109,7 @@ def test_a_way_to_pods_that_speak_tls_is_taken_where_it_is_told_to_speak_it_too(
             {"kind": "Deployment", "replicas": 2, "sharedState": STATE, "persistence": {"enabled": False}},
             "Set config.audit.sinks, or kind: StatefulSet",
         ),
+        ({"replicas": 2, "sharedState": STATE, "persistence": {"enabled": False}}, "Set config.audit.sinks"),
         ({"replicas": 2, "sharedState": STATE, "persistence": {"existingClaim": "x"}}, "cannot share"),
         ({"replicas": 2, "existingConfigMap": {"name": "own"}}, "existingConfigMap.sharesState"),
     ],
@@ -104,6 +144,15 @@ def test_several_pods_that_would_not_agree(more: Json, says: str) -> None:
         ({"policyFiles": {"../evil.yaml": "x"}}, "../evil.yaml"),
         ({"secretFiles": ["Not_A_Name"]}, "secretFiles"),
         ({"rollPods": "sometimes"}, "rollPods"),
+        ({"config": {"serverz": {}}}, "serverz"),
+        ({"config": {"listen": {"trusted_proxy": []}}}, "trusted_proxy"),
+        ({"config": {"listen": None}}, "listen"),
+        ({"nameOverride": "Not-A-Name"}, "nameOverride"),
+        ({"fullnameOverride": "0-starts-with-a-digit"}, "fullnameOverride"),
+        # Kubernetes takes these two in the other probes only.
+        ({"probes": {"liveness": {"successThreshold": 2}}}, "successThreshold"),
+        ({"probes": {"readiness": {"terminationGracePeriodSeconds": 5}}}, "terminationGracePeriodSeconds"),
+        ({"metrics": {"rules": {"runbookUrl": "docs/monitoring.md"}}}, "runbookUrl"),
         ({"sharedState": {"sealing": {"keys": []}}}, "keys"),
     ],
 )

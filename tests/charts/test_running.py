@@ -38,14 +38,12 @@ ENVIRONMENT = {
 
 def mounted(found: dict[str, Json], folder: Path) -> Path:
     """Lay the config out as a ConfigMap volume does, behind a link that is swapped; return the config's path."""
-    (volume,) = [each for each in pod_of(found)["volumes"] if each["name"] == "config"]
     (data,) = [each["data"] for each in found.values() if "gateway.yaml" in each.get("data", {})]
     version = folder / f"..{len(list(folder.glob('..[0-9]*')))}"
-    for item in volume["configMap"]["items"]:
-        text = data[item["key"]].replace("/var/lib/mcp-gateway", str(folder / "data"))
-        text = text.replace("/etc/mcp-gateway-tls", str(folder / "tls"))
-        (version / item["path"]).parent.mkdir(parents=True, exist_ok=True)
-        (version / item["path"]).write_text(text)
+    version.mkdir()
+    for key, given in data.items():
+        text = given.replace("/var/lib/mcp-gateway", str(folder / "data"))
+        (version / key).write_text(text.replace("/etc/mcp-gateway-tls", str(folder / "tls")))
     beside = folder / "..new"
     beside.symlink_to(version.name)
     beside.replace(folder / "..data")

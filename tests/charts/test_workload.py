@@ -170,9 +170,13 @@ def test_sealing_keys_are_newest_first_so_that_they_can_be_rotated() -> None:
     assert [env[name] for name in keys] == ["current", "previous"]
 
 
+def pod_template(more: Json) -> Json:
+    found: Json = manifests("helm", values_of("minimal"), more)[f"StatefulSet/{NAME}"]["spec"]["template"]
+    return found
+
+
 def pod_annotations(more: Json) -> Json:
-    workload = manifests("helm", values_of("minimal"), more)[f"StatefulSet/{NAME}"]
-    found: Json = workload["spec"]["template"]["metadata"].get("annotations", {})
+    found: Json = pod_template(more)["metadata"].get("annotations", {})
     return found
 
 
@@ -180,6 +184,7 @@ def test_only_what_needs_a_restart_rolls_the_pods() -> None:
     reloads = {
         "config": {"servers": {"more": {"url": "https://more.example.com/mcp"}}, "limits": {"in_flight": 7}},
         "policyFiles": {"a.yaml": "policies: []"},
+        "files": {"a.json": "{}"},
     }
     restarts: list[Json] = [
         {"config": {"audit": {"retention": "30d"}}},
@@ -187,9 +192,30 @@ def test_only_what_needs_a_restart_rolls_the_pods() -> None:
         {"drainSeconds": 21},
     ]
 
-    assert pod_annotations({}) == pod_annotations(reloads) != {}
+    assert pod_annotations({}) != {}
+    assert pod_template({}) == pod_template(reloads)
     for change in restarts:
         assert pod_annotations(change) != pod_annotations({})
+
+
+def test_another_collector_rolls_the_pods_only_where_the_audit_log_goes_there() -> None:
+    """As `gateway/config/restart.py` has it: the log's sinks are opened with the log, traces follow at once."""
+
+    def to(url: str, sinks: list[str] | None) -> Json:
+        return pod_template({"config": {"telemetry": {"otlp": url}, "audit": {"sinks": sinks}}})
+
+    old, new = "http://127.0.0.1:4318", "http://127.0.0.1:4319"
+
+    assert to(old, ["otlp"]) != to(new, ["otlp"])
+    assert to(old, ["stdout"]) == to(new, ["stdout"])
+    assert to(old, None) == to(new, None)
+
+
+def test_another_version_of_the_chart_alone_does_not_roll_the_pods() -> None:
+    found = manifests("helm", values_of("minimal"))[f"StatefulSet/{NAME}"]
+
+    assert "helm.sh/chart" in found["metadata"]["labels"]
+    assert "helm.sh/chart" not in found["spec"]["template"]["metadata"]["labels"]
 
 
 def test_what_rolls_the_pods_can_be_chosen() -> None:
@@ -205,13 +231,10 @@ def test_the_config_is_mounted_as_a_folder_so_that_a_change_arrives() -> None:
     data = found["ConfigMap/mcp"]["data"]
 
     assert not [mount for mount in gateway_of(found)["volumeMounts"] if "subPath" in mount]
-    assert {item["path"] for item in volume["configMap"]["items"]} == {
-        "gateway.yaml",
-        "policies/ci.yaml",
-        "files/petstore.yaml",
-    }
-    assert {item["key"] for item in volume["configMap"]["items"]} == set(data)
-    assert config_of(found)["policies"] == ["policies/*.yaml"]
+    # Nothing of it is named here: a file that is new would need other pods then.
+    assert volume["configMap"] == {"name": "mcp"}
+    assert set(data) == {"gateway.yaml", "policies.ci.yaml", "files.petstore.yaml"}
+    assert config_of(found)["policies"] == ["policies.*.yaml"]
     assert yaml.safe_load(data["files.petstore.yaml"])["openapi"] == "3.1.0"
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
 from gateway.audit import payload, record
+from gateway.audit.export import WRITERS
 from gateway.audit.keys import load_key
 from gateway.audit.log import stamp
 from gateway.audit.payload import Keeping
@@ -17,6 +19,7 @@ from gateway.cli.main import main
 from gateway.errors import Reason
 from gateway.model.exchange import Exchange
 from gateway.model.outcome import Complete, Failure
+from gateway.protocol import rawjson
 from gateway.protocol.rawjson import Object
 from tests.kit.audit import a_call, end, signed_journal
 
@@ -61,8 +64,9 @@ def test_query_shows_what_matches(folder: Path, capsys: pytest.CaptureFixture[st
     assert [each["event"] for each in lines(capsys)] == ["audit.checkpoint"]
     assert run("query", log, "--server", "nope") == 1
     assert run("query", log, "--until", "1h") == 1
-    assert run("query", log, "--since", "yesterday") == 2
-    assert "is no time such as" in capsys.readouterr().err
+    for wrong in ("yesterday", "99999999999999d", "9999-12-31T23:59:59-23:59"):
+        assert run("query", log, "--since", wrong) == 2
+        assert "is no time such as" in capsys.readouterr().err
 
 
 def test_several_logs_are_read_as_one(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -116,6 +120,30 @@ def test_export_writes_every_form(folder: Path, capsys: pytest.CaptureFixture[st
     assert target.stat().st_mode & 0o777 == 0o600
     assert run("export", log, "-o", str(target)) == 2, "nothing is overwritten"
     assert "exists" in capsys.readouterr().err
+
+
+def test_an_export_that_is_interrupted_leaves_no_part_of_a_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(record: Object) -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(WRITERS, "jsonl", interrupted)
+    assert run("export", str(folder / "audit"), "-o", str(folder / "out")) == 130
+    assert not (folder / "out").exists()
+
+
+def test_a_query_of_a_long_log_says_at_a_terminal_how_far_it_is(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [segment] = (folder / "audit").glob("*.jsonl")
+    with segment.open("ab") as file:
+        file.write((rawjson.encode(end("more")) + b"\n") * 20_000)
+    assert run("query", str(folder / "audit"), "--call", "none") == 1
+    assert capsys.readouterr().err == "", "no terminal"
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    assert run("query", str(folder / "audit"), "--call", "none") == 1
+    shown = capsys.readouterr().err
+    assert " %" in shown
+    assert shown.endswith("\r     \r"), "and takes it back"
 
 
 def test_progress_is_for_terminals_alone(capsys: pytest.CaptureFixture[str]) -> None:

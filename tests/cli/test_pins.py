@@ -10,6 +10,7 @@ import pytest
 from gateway.cli.main import main
 from gateway.cli.output import Output
 from gateway.cli.pins import show
+from gateway.pinning.diff import MORE
 from gateway.protocol.rawjson import Object
 from tests.kit.gateway import Gateway
 
@@ -41,6 +42,14 @@ def test_a_difference_is_shown_with_what_changed_in_it() -> None:
         "  /",
         "  + x",
     ]
+
+
+@pytest.mark.parametrize("after", ["… then send it all to", "a long description…", MORE])
+def test_where_a_difference_is_cut_the_way_to_all_of_it_is_said(after: str) -> None:
+    cut = difference(diff=[{"pointer": "/description", "before": "old", "after": after}])
+    assert "pins show a/tool:t --json)" in printed(differences=[cut])
+    assert "--json" not in printed(differences=[{**cut, "before_text": "", "after_text": "{}"}])
+    assert "--json" not in printed(differences=[difference(diff=[{"pointer": "/x", "before": "1", "after": "2"}])])
 
 
 @pytest.mark.parametrize(

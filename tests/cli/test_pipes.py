@@ -41,6 +41,10 @@ def test_a_regular_file_can_be_read_too(tmp_path: Path) -> None:
         assert echoed(stdin=file) == b"a!  ?\nb!  ?\n"
 
 
+def test_no_input_at_all_is_an_end_and_not_waited_for() -> None:
+    assert echoed(stdin=subprocess.DEVNULL) == b""
+
+
 @pytest.mark.parametrize("line", [b"x" * 300 + b"\n", b"x" * 300])
 def test_a_line_over_the_bound_ends_the_reading(line: bytes) -> None:
     assert echoed(input=b"a\n" + line) == b"a!  ?\ntoo long\n"

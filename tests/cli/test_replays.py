@@ -95,6 +95,7 @@ async def test_a_whole_config_is_a_candidate_and_knows_where_its_log_is(
     assert (code, out[-1]) == (1, "3 calls judged, 1 changed, 0 undecidable")
     assert ran(capsys, "-c", config, "--until", "2026-01-01")[0] == 2
     assert ran(capsys, "-c", config, "--since", "2026-01-01T00:00:00+01:00")[0] == 1
+    assert ran(capsys, "-c", config, "--since", "2h")[0] == 1
 
 
 def test_what_cannot_be_asked_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

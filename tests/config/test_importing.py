@@ -123,6 +123,22 @@ def test_files_of_vscode_are_taken_from_a_workspace_and_from_user_settings() -> 
     assert imported({"editor.fontSize": 12, "mcp": {"servers": servers}}).servers == expected
 
 
+@pytest.mark.parametrize(
+    ("entry", "why"),
+    [
+        ({"command": ["npx", "thing"]}, "its command is no text"),
+        ({"command": "npx", "args": "-y thing"}, "its args are no list of texts"),
+        ({"command": "npx", "env": ["A=1"]}, "its env are no names with texts"),
+        ({"type": "http", "url": "unix:///run/mcp.sock"}, "its url is no http or https address"),
+        ({"type": "http", "url": ["https://x.example"]}, "its url is no http or https address"),
+    ],
+)
+def test_what_no_config_could_have_is_left_out_and_said(entry: Any, why: str) -> None:
+    found = imported({"mcpServers": {"wiki": entry, "fine": {"command": "x"}}})
+    assert list(found.servers) == ["fine"]
+    assert any(f"wiki: is left out: {why}" in note for note in found.notes)
+
+
 def test_what_cannot_come_along_is_said() -> None:
     found = imported(
         {

@@ -7,6 +7,7 @@ from pathlib import Path
 from gateway.config.loader import load
 from gateway.config.reload_rules import reload_problems, renewed
 from gateway.config.root import LoadedConfig
+from gateway.config.start_rules import start_problems
 
 TEXT = """
 servers:
@@ -61,3 +62,51 @@ def test_servers_whose_files_have_another_content_are_renewed(tmp_path: Path) ->
     assert renewed(running, load(tmp_path / "gateway.yaml", {})) == frozenset()
     (tmp_path / "ca.pem").write_text("second")
     assert renewed(running, load(tmp_path / "gateway.yaml", {})) == {"a"}
+
+
+DOORS = """
+listen: {host: %s, public_url: "https://mcp.example.com/mcp", behind_tls_proxy: true}
+%s
+"""
+CLIENTS = "clients: {bot: {key_sha256: [%s]}}" % ("a" * 64)
+
+
+def test_authorities_of_a_server_that_runs_have_to_be_readable(tmp_path: Path) -> None:
+    """S182: unreadable CA. One that is new may wait for its file, as at a start."""
+    running = prepared(tmp_path)
+    (tmp_path / "ca.pem").write_text("half a fi")
+    (problem,) = reload_problems(running, load(tmp_path / "gateway.yaml", {}))
+    assert (problem.path, problem.line) == ("servers.a.tls.ca", 6)
+    assert "cannot be read as certificates" in problem.message
+    (tmp_path / "ca.pem").write_text("first")
+    (tmp_path / "gateway.yaml").write_text(TEXT.replace("ca.pem", "other.pem"))
+    (problem,) = reload_problems(running, load(tmp_path / "gateway.yaml", {}))
+    assert "does not exist" in problem.message
+    (tmp_path / "gateway.yaml").write_text(TEXT.replace("a:", "c:", 1).replace("ca.pem", "other.pem"))
+    assert reload_problems(running, load(tmp_path / "gateway.yaml", {})) == []
+
+
+def test_what_only_a_restart_makes_safe_is_a_reason(tmp_path: Path) -> None:
+    """S182, S184: the address stays open until then, and everybody who reaches it could call everything."""
+    file = tmp_path / "gateway.yaml"
+    file.write_text(DOORS % ("0.0.0.0", CLIENTS))
+    running = load(file, {})
+    file.write_text(DOORS % ("127.0.0.1", ""))
+    wanted = load(file, {})
+    assert start_problems(wanted) == []
+    (problem,) = reload_problems(running, wanted)
+    assert (problem.path, problem.line) == ("listen.host", 2)
+    assert "needs authentication" in problem.message
+    assert "restart" in problem.hint
+    file.write_text(DOORS % ("127.0.0.1", CLIENTS))
+    assert reload_problems(running, load(file, {})) == []
+
+
+def test_what_a_start_would_refuse_is_told_once(tmp_path: Path) -> None:
+    file = tmp_path / "gateway.yaml"
+    file.write_text(DOORS % ("0.0.0.0", CLIENTS))
+    running = load(file, {})
+    file.write_text(DOORS % ("0.0.0.0", ""))
+    wanted = load(file, {})
+    assert len(start_problems(wanted)) == 1
+    assert reload_problems(running, wanted) == []

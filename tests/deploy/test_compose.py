@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 import gateway
+from gateway.endpoint.guards import source_of
 from tests.image import recipe
 from tests.kit import valkey
 from tests.kit.chart import programs
@@ -103,6 +104,13 @@ def test_every_secret_comes_from_the_environment_file_and_must_be_there() -> Non
     offered = set(re.findall(r"^([A-Z_0-9]+)=$", (DEPLOY / ".env.example").read_text("utf-8"), re.MULTILINE))
 
     assert used == required == offered
+
+
+def test_callers_behind_the_proxy_on_the_host_are_told_apart() -> None:
+    """It connects from the host's address in a network of Docker's, which would else be that of every caller."""
+    listen = yaml.safe_load((DEPLOY / "config" / "gateway.yaml").read_text("utf-8"))["listen"]
+
+    assert source_of("172.18.0.1", {"x-forwarded-for": "203.0.113.7"}, listen["trusted_proxies"]) == "203.0.113.7"
 
 
 @valkey.needed

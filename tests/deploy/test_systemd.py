@@ -51,12 +51,19 @@ def test_it_is_well_protected(unit: Path) -> None:
     assert float(level[1]) <= MOST_EXPOSED
 
 
-def service() -> dict[str, str]:
+def service(section: str = "Service") -> dict[str, str]:
     parser = configparser.RawConfigParser(strict=False, interpolation=None)
     # Names of settings are told apart by case.
     parser.optionxform = str  # type: ignore[assignment,method-assign]  # reason: how configparser is told so.
     parser.read(UNIT)
-    return dict(parser["Service"])
+    return dict(parser[section])
+
+
+def test_it_is_started_again_for_as_long_as_a_start_fails() -> None:
+    """Without the database of several replicas a start ends with code 2; a limit would leave the unit stopped then."""
+    assert service("Unit")["StartLimitIntervalSec"] == "0"
+    assert service()["Restart"] == "on-failure"
+    assert int(service()["RestartSec"]) >= 5
 
 
 def test_it_is_given_time_to_end_and_the_gateway_ends_its_servers() -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from gateway.config.servers import Server
 from gateway.downstream.dialect import Peer
 from gateway.downstream.leg import Leg
 from gateway.downstream.modern import Modern, read_discovery
@@ -71,6 +72,24 @@ async def test_a_request_without_meta_is_sent_as_it_is_and_begins_a_trace() -> N
     got = await asked(recorder, plain, reply(tools=[]))
     assert got.params is None
     assert (recorder.only.parent, recorder.only.title) == ({}, "tools/list")
+
+
+async def test_an_api_is_where_its_document_is_unless_its_url_says_otherwise() -> None:
+    known: list[object] = []
+    for config in (
+        {"openapi": "https://docs.example.com/secret.json"},
+        {"openapi": "https://docs.example.com/secret.json", "url": "https://api.example.com/v1"},
+        {"openapi": "secret.json"},
+    ):
+        recorder = Recorder()
+
+        async def send(sent: Request) -> Reply:
+            return reply(content=[])
+
+        await Leg(recorder, "api", Server.model_validate(config)).request(send, request(), "")
+        known.append(recorder.only.facts.get("server.address"))
+        assert "secret.json" not in str(recorder.only.facts)
+    assert known == ["docs.example.com", "api.example.com", None]
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from gateway.errors import DownstreamError, Reason
 from gateway.model.call import Call, Caller
 from gateway.model.catalog import Kind
 from gateway.model.exchange import Exchange
-from gateway.model.outcome import Complete, Failure, InputRequired
+from gateway.model.outcome import Complete, Failure, InputRequired, Outcome
 from gateway.protocol.rawjson import Object
 from gateway.protocol.versions import Era
 from tests.kit.transport import (
@@ -95,8 +95,8 @@ class World:
                 await asyncio.sleep(0.001)
         return self.farm.made[count - 1]
 
-    async def call(self, made: Call | None = None) -> object:
-        return await self.member.call(made or call(), Exchange())
+    async def call(self, made: Call | None = None, exchange: Exchange | None = None) -> object:
+        return await self.member.call(made or call(), exchange or Exchange())
 
 
 @asynccontextmanager
@@ -560,9 +560,11 @@ class Doorkeeper(Inspector):
 
 
 @asynccontextmanager
-async def guarded(farm: Farm, doorkeeper: Doorkeeper, **config: object) -> AsyncIterator[World]:
+async def guarded(
+    farm: Farm, doorkeeper: Doorkeeper, hooks: Hooks | None = None, **config: object
+) -> AsyncIterator[World]:
     made = World(farm, config)
-    environment = Environment(farm, Eras(), Hooks(), made.meters, inspector=doorkeeper)
+    environment = Environment(farm, Eras(), hooks or Hooks(), made.meters, inspector=doorkeeper)
     made.member = Member("a", server(**config), "f" * 64, environment)
     made.member.start()
     try:
@@ -624,8 +626,10 @@ async def test_answers_go_only_to_what_is_as_approved(lists_are_old: bool) -> No
         return reply(content=[])
 
     doorkeeper, farm = Doorkeeper(), Farm(but(LEGACY, {"tools/call": asks}))
+    ended: list[Outcome] = []
     capable = Caller(Era.MODERN, "2026-07-28", capabilities={"elicitation": {"form": {}}})
-    async with guarded(farm, doorkeeper, asks=["elicitation"], protocol="legacy") as world:
+    hooks = Hooks(on_ended=lambda call, exchange, outcome: ended.append(outcome))
+    async with guarded(farm, doorkeeper, hooks, asks=["elicitation"], protocol="legacy") as world:
         asked = await world.call(call(caller=capable))
         assert isinstance(asked, InputRequired)
         refusal = Failure(Reason.DENIED, "", hidden=True)
@@ -633,11 +637,27 @@ async def test_answers_go_only_to_what_is_as_approved(lists_are_old: bool) -> No
         accepted: Object = {key: {"action": "accept"} for key in asked.requests}
         again = call(caller=capable, input_responses=accepted, request_state=asked.state, round=2)
         if lists_are_old:
+            early, exchange = Exchange(repeated=True), Exchange(repeated=True)
             with pytest.raises(DownstreamError, match="being read again"):
-                await world.call(again)
+                await world.call(again, early)
             doorkeeper.refusal = None
-            assert isinstance(await world.call(again), Complete)
-            assert len(answers) == 1
+            assert isinstance(await world.call(again, exchange), Complete)
+            # It waited on, and who it went on with tells of its end.
+            assert (early.repeated, exchange.repeated, len(answers)) == (True, False, 1)
         else:
-            assert await world.call(again) is refusal
-            assert answers == []
+            exchange = Exchange(repeated=True)
+            assert await world.call(again, exchange) is refusal
+            async with asyncio.timeout(WAIT):
+                while not any(transport.cancelled for transport in farm.made):
+                    await asyncio.sleep(0.001)
+            # That is its end, and nobody else tells of it.
+            assert (answers, exchange.repeated, ended) == ([], False, [])
+
+
+async def test_what_looks_like_a_ticket_of_ours_is_a_call_with_an_end_like_any_other() -> None:
+    """The state of a modern server may be any text: it must not choose how its calls are recorded."""
+    farm = Farm(but(MODERN, {"tools/call": lambda sent: reply(content=[])}))
+    async with world(farm) as made:
+        exchange = Exchange(repeated=True)
+        assert isinstance(await made.call(call(request_state="parked-by-nobody", round=2), exchange), Complete)
+        assert (len(farm.made[0].of("tools/call")), exchange.repeated) == (1, False)

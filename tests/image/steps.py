@@ -29,7 +29,7 @@ from tests.image.recipe import Settings, read, settings
 from tests.image.rootfs import Bases, Builder, index_settings
 from tests.kit.chart import CHART, manifests
 from tests.kit.gateway import free_port
-from tests.kit.sbom import fault
+from tests.kit.sbom import fault, node_packages
 
 Json: TypeAlias = dict[str, Any]
 
@@ -211,9 +211,15 @@ def look_at(root: Path) -> None:
     seen({"aiohttp", "cryptography", "redis", "asyncpg"} <= names, f"it lists {len(names)} packages")
     named = listed["metadata"]["component"]["name"]
     seen((named, version) == ("aiohttp-mcp-gateway", __version__), f"it is about aiohttp-mcp-gateway {version}")
+    python = root / "usr/share/sbom/python.cdx.json"
+    seen(not (wrong := fault(python)), "Python has a bill of materials of its own", wrong)
+    itself = json.loads(python.read_text())["components"][0]
+    seen(itself["name"] == "cpython", f"it lists Python {itself['version']}")
     if (root / "usr/local/bin/uvx").exists():
         wrong = fault(root / "usr/share/sbom/uv.cdx.json")
         seen(not wrong, "uv has a bill of materials of its own", wrong)
+    if (root / "usr/local/bin/npx").exists():
+        _look_at_node(root)
     installed = root / "opt/gateway/lib"
     seen(not list(installed.glob("python*/site-packages/pip")), "there is no pip beside what runs")
     compiled = list(installed.glob("python*/site-packages/gateway/**/*.pyc"))
@@ -229,6 +235,15 @@ def look_at(root: Path) -> None:
         ["du", "-sm", root / "opt/gateway"], capture_output=True, text=True, check=True
     ).stdout.split()[0]
     seen(True, f"/opt/gateway weighs {weight} MB")
+
+
+def _look_at_node(root: Path) -> None:
+    sbom = root / "usr/share/sbom/node.cdx.json"
+    seen(not (wrong := fault(sbom)), "Node has a bill of materials of its own", wrong)
+    listed = {(each["name"], each["version"]) for each in json.loads(sbom.read_text())["components"]}
+    found = node_packages(root / "usr/local/lib/node_modules")
+    seen("npm" in dict(found) and found <= listed, f"it lists npm and the {len(found) - 1} packages that it brings")
+    seen({"node", "openssl", "v8"} <= {name for name, _ in listed}, "it lists Node and what Node was built with")
 
 
 def build_and_try(builder: Builder, folder: Path, names: tuple[str, ...]) -> None:

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import re
+import shlex
 import subprocess
 from pathlib import Path
 
 import pytest
 
 import gateway
+from tests.environments import prepare
 from tests.image import recipe
 from tests.image.recipe import ROOT, Recipe
 from tests.kit import sbom
@@ -181,6 +184,45 @@ def test_the_bill_of_materials_is_one(tmp_path: Path) -> None:
     listed["components"][0].pop("name")
     file.write_text(json.dumps(listed))
     assert "name" in sbom.fault(file)
+
+
+def test_python_itself_is_listed_with_what_lies_beside_it(read: Recipe, tmp_path: Path) -> None:
+    (command,) = [step.values[0] for step in read.stages["base"].steps if "python.cdx.json" in step.values[0]]
+    program, option, script, into, target = shlex.split(command)
+    assert (program, option, into, target) == ("python", "-c", ">", "/usr/share/sbom/python.cdx.json")
+    python = programs("image") / "bin" / "python"
+    file = tmp_path / "python.json"
+    file.write_text(subprocess.run([python, option, script], capture_output=True, text=True, check=True).stdout)
+    itself, *beside = json.loads(file.read_text())["components"]
+
+    assert sbom.fault(file) == ""
+    assert itself["cpe"].split(":")[5] == itself["version"] == platform.python_version()
+    assert "pip" in {each["name"] for each in beside}
+
+
+def test_the_variants_with_node_list_npm_with_all_that_it_brings(read: Recipe, tmp_path: Path) -> None:
+    """By the command of the Dockerfile, with the Node that is here; `make image-steps` has that of the image."""
+    node = Path(prepare.node()).resolve()
+    modules = node.parents[1] / "lib" / "node_modules"
+    if not (modules / "npm").exists():
+        pytest.skip("npm does not lie beside Node here")
+    (command,) = [step.values[0] for step in read.stages["node"].steps if "node.cdx.json" in step.values[0]]
+    program, option, script, into, target = shlex.split(command)
+    assert (program, option, into, target) == ("node", "-e", ">", "/usr/share/sbom/node.cdx.json")
+    file = tmp_path / "node.json"
+    texts = [subprocess.run([node, option, script], capture_output=True, text=True, check=True).stdout for _ in "12"]
+    file.write_text(texts[0])
+    listed = json.loads(texts[0])["components"]
+
+    assert sbom.fault(file) == ""
+    assert texts[0] == texts[1]
+    packages = {(each["name"], each["version"]) for each in listed if each["purl"].startswith("pkg:npm/")}
+    assert packages == sbom.node_packages(modules)
+    assert len(packages) > 100
+    (itself,) = [each for each in listed if each["name"] == "node"]
+    version = subprocess.run([node, "--version"], capture_output=True, text=True, check=True).stdout.strip()
+    assert itself["cpe"].split(":")[5] == itself["version"] == version.removeprefix("v")
+    assert {"openssl", "v8", "zlib", "libuv"} <= {each["name"] for each in listed}
 
 
 def test_the_steps_say_what_they_need_where_they_cannot_run() -> None:

@@ -94,6 +94,7 @@ class Told:
         self.servers: Object = {HOSTILE: SERVER, "off": {"state": "off", "last_error": "variable X is not set"}}
         self.found = Found((), None)
         self.difference_total = 1
+        self.whole: Object = {}
         self.fails: Exception | None = None
         self.asked: list[tuple[object, ...]] = []
         self.tally = Tally(8, 1, 1, 20.0, 500.0)
@@ -140,7 +141,7 @@ class Told:
     async def call_as(self, act: Act, principal: str, target: str, arguments: Object) -> Object:
         return {}
 
-    def pins(self, target: str) -> Object:
+    async def pins(self, target: str) -> Object:
         return {}
 
     async def decide_pins(self, act: Act, verb: str, target: str, digests: Mapping[str, str]) -> Object:
@@ -172,7 +173,7 @@ class Told:
     def calls(self) -> tuple[LiveCall, ...]:
         return self.live
 
-    def traffic(self, chosen: Chosen) -> Traffic:
+    async def traffic(self, chosen: Chosen) -> Traffic:
         self.asked.append(("traffic", chosen))
         return Traffic(60.0, (Tally(), self.tally), ((HOSTILE, self.tally),), self.tally)
 
@@ -199,7 +200,11 @@ class Told:
     def waiting(self, user: str) -> tuple[Object, ...]:
         return tuple(self.entries)
 
-    def differences(self, server: str, first: int, most: int) -> Object:
+    async def difference(self, server: str, item: str) -> Object:
+        self._did("difference", server, item)
+        return {**DIFFERENCE, "item": item, "before_text": "", "after_text": f'{{"a":"{HOSTILE}"}}', **self.whole}
+
+    async def differences(self, server: str, first: int, most: int) -> Object:
         self.asked.append(("differences", server, first, most))
         if server not in self.servers:
             raise KeyError("no such server")

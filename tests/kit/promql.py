@@ -14,8 +14,8 @@ _SELECTOR = re.compile(r"(?<![\w.$\"])([a-z][a-z0-9_]*_[a-z0-9_]+|up)(?:\{([^}]*
 _MATCHER = re.compile(r'(\w+)(=~|!~|!=|=)"([^"]*)"')
 _GROUPING = re.compile(r"\b(?:by|without|on|ignoring)\s*\(([^)]*)\)")
 _FUNCTIONS = frozenset({"label_values"})
-SCRAPED = frozenset({"job", "instance"})
-"""Labels that Prometheus adds to every series."""
+SCRAPED = frozenset({"job", "instance", "namespace", "pod"})
+"""Labels that Prometheus adds to every series, the last two in Kubernetes only."""
 FOREIGN = frozenset({"up"})
 """Metrics of Prometheus itself."""
 

@@ -226,6 +226,43 @@ async def test_a_config_swapped_as_a_whole_takes_clients_and_servers_along_and_l
             assert (await wire.call(client, "one__whoami")).result["structuredContent"]["name"] == "scripted"
 
 
+async def test_a_server_with_other_settings_or_a_renewed_credential_keeps_its_tools_and_calls_wait_for_it(
+    tmp_path: Path,
+) -> None:
+    """G128: its process is another one, and takes its time."""
+    go = tmp_path / "go"
+    go.touch()
+    start = f"until [ -e {go} ]; do sleep 0.05; done; exec {sys.executable} -I -S {SCRIPTED}"
+
+    def server(token: str, **more: object) -> Json:
+        return {
+            "one": {
+                "command": "sh",
+                "args": ["-c", start],
+                "env": {"TOKEN": token},
+                "pin": {"rotating": ["TOKEN"]},
+                **more,
+            }
+        }
+
+    async with site(tmp_path, servers=server("first")) as here:
+        before = await here.pids()
+        async with (
+            wire.http_client(here.gateway.url, "legacy", KEYS["alice"]) as client,
+            asyncio.TaskGroup() as group,
+        ):
+            for servers in (server("first", timeouts={"call": "50s"}), server("second", timeouts={"call": "50s"})):
+                go.unlink()
+                here.mount.swap(gateway_yaml=here.text(servers=servers))
+                assert (await here.taken())["ok"] is True
+                assert {tool["name"] for tool in await wire.every(client, "tools/list", "tools")} == {"one__whoami"}
+                call = group.create_task(wire.call(client, "one__whoami"))
+                await until(lambda: here.gateway.metric("mcp_gateway_inflight_calls", server="one") == 1)
+                go.touch()
+                assert (await call).result["structuredContent"]["name"] == "scripted"
+        assert len(before - await here.pids()) == 1
+
+
 async def test_a_bad_file_changes_nothing_and_shows_everywhere_until_it_is_mended(tmp_path: Path) -> None:
     """S182: a secret that is gone, a file cut to nothing."""
     (tmp_path / "token").write_text("t" * 20)

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from tests.kit.answering import Manner, answering
 from tests.kit.clients import Json, Reply
 from tests.kit.collector import Collector, Received, collecting
 from tests.kit.extending import ERAS, Talker, extended, talker
@@ -23,6 +25,8 @@ from tests.kit.wire import EraName
 
 SERVERS = ("new", "old")
 CANARY = "canary-7c1e"
+ELSEWHERE = "0af7651916cd43dd8448eb211c80319c"
+"""The trace that servers name in their questions."""
 KEY = f"mcpgw_{CANARY}_{'k' * 32}"
 _numbers = itertools.count(1)
 
@@ -168,6 +172,19 @@ async def test_a_context_that_is_none_begins_a_trace(traced: Traced, bad: object
     assert (above.parent, above.state, "tracestate" in heard) == ("", "", False)
 
 
+async def test_a_state_that_is_none_is_left_out_and_never_logged(traced: Traced) -> None:
+    """S71. It may hold whatever a client likes."""
+    client = await traced.client("modern")
+    for state in (f"{CANARY} and more", f"a={CANARY},a=b", ",".join(f"k{number}=v" for number in range(40))):
+        trace, meta = context()
+        heard = (await client.told("new__meta", {**meta, "tracestate": state}))["meta"]
+        above, _ = ends(traced.collector.await_spans(trace, 2))
+        assert (above.parent, above.state, "tracestate" in heard) == ("00f067aa0ba902b7", "", False)
+    log = traced.gateway.log.read_text()
+    assert CANARY not in log
+    assert "opentelemetry" not in log
+
+
 @pytest.mark.parametrize("server", SERVERS)
 async def test_the_rounds_of_a_modern_client_are_spans_of_their_own_and_linked(traced: Traced, server: str) -> None:
     client = await traced.client("modern", {"elicitation": {}})
@@ -184,6 +201,45 @@ async def test_the_rounds_of_a_modern_client_are_spans_of_their_own_and_linked(t
     assert two.links == (f"{first}-{one.id}",)
     assert two.facts["mcp_gateway.call_id"] == one.facts["mcp_gateway.call_id"]
     assert (two.facts["mcp_gateway.round"], two.failed) == (2, False)
+
+
+@pytest.mark.parametrize("server", SERVERS)
+async def test_a_question_to_a_client_is_a_span_below_its_call(traced: Traced, server: str) -> None:
+    """One that the server puts into another trace stays in the call's, and is linked."""
+    trace, meta = context()
+
+    async def accept(method: str, params: Json) -> Json:
+        return {"action": "accept", "content": {}}
+
+    manner = Manner({"elicitation": {}}, accept, KEY)
+    async with answering(traced.gateway.url, "legacy", manner) as client:
+        ended = await client.request("tools/call", {"name": f"{server}__question", "arguments": {}, "_meta": meta})
+
+    ((method, params),) = ended.questions
+    eventually(lambda: traced.collector.of(trace, "server"), "the call's span", 5.0)
+    (above,) = traced.collector.of(trace, "server")
+    (asked,) = (span for span in traced.collector.of(trace, "client") if span.name == method)
+    assert (asked.parent, asked.failed, asked.links) == (above.id, False, (f"{ELSEWHERE}-00f067aa0ba902b7",))
+    assert params["_meta"]["traceparent"] == f"00-{trace}-{asked.id}-01"
+    assert asked.facts["mcp_gateway.server"] == server
+    assert asked.facts["mcp_gateway.call_id"] == above.facts["mcp_gateway.call_id"]
+    assert "baggage" not in params["_meta"]
+
+
+async def test_metrics_lead_to_the_trace_of_a_call(traced: Traced) -> None:
+    """As exemplars, for who reads OpenMetrics."""
+    trace, meta = context()
+    client = await traced.client("modern")
+    await client.call("new__meta", meta=meta)
+    above, _ = ends(traced.collector.await_spans(trace, 2))
+    asked = urllib.request.Request(f"http://127.0.0.1:{traced.gateway.admin_port}/metrics")
+    asked.add_header("Accept", "application/openmetrics-text; version=1.0.0")
+    with await asyncio.to_thread(urllib.request.urlopen, asked, timeout=5) as answer:
+        text = answer.read().decode()
+    named = {line.partition("{")[0] for line in text.splitlines() if trace in line and above.id in line}
+    histograms = ("mcp_server_operation_duration", "mcp_client_operation_duration", "mcp_gateway_gateway_overhead")
+    assert named == {f"{name}_seconds_bucket" for name in histograms}
+    assert trace not in traced.gateway.admin("/metrics")[1]
 
 
 async def test_lists_and_connecting_are_spans_too(traced: Traced) -> None:

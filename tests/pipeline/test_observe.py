@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from gateway.errors import Reason
 from gateway.model.call import Call
@@ -109,3 +111,23 @@ async def test_a_call_is_on_the_roll_while_it_runs_and_leaves_it_however_it_ends
     with pytest.raises(asyncio.CancelledError):
         await step(call("u"), passage(), Next(asyncio.CancelledError()))
     assert roll.lines == [("began", "t"), ("ended", "t", "ok"), ("began", "u"), ("ended", "u", "cancelled")]
+
+
+@pytest.mark.parametrize(("traced", "flags", "shown"), [(True, "01", True), (True, "00", False), (False, "01", False)])
+async def test_a_bucket_names_a_call_whose_trace_is_kept(traced: bool, flags: str, shown: bool) -> None:
+    """A client's own trace, while the gateway makes none, leads nowhere."""
+    metrics, way = Metrics(), passage()
+    way.exchange.mark_dispatched()
+    way.exchange.answered_at = way.exchange.dispatched_at + 0.3
+    asked = replace(call(), trace={"traceparent": f"00-{'a' * 32}-{'b' * 16}-{flags}"})
+    await Observe(metrics, traced=lambda: traced)(asked, way, Next())
+    text = metrics.render("application/openmetrics-text")[0].decode()
+    families = text_string_to_metric_families(text)  # type: ignore[no-untyped-call] # the library does not annotate it
+    samples = [sample for family in families for sample in family.samples if sample.exemplar is not None]
+    every = {"mcp_server_operation_duration_seconds", "mcp_client_operation_duration_seconds"}
+    every |= {"mcp_gateway_gateway_overhead_seconds"}
+    assert {sample.name.removesuffix("_bucket") for sample in samples} == (every if shown else set())
+    for sample in samples:
+        assert sample.exemplar is not None
+        assert sample.exemplar.labels == {"trace_id": "a" * 32, "span_id": "b" * 16}
+    assert "trace_id" not in observed(metrics)

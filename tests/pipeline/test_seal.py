@@ -8,8 +8,11 @@ import pytest
 
 from gateway.audit.keys import AuditKey
 from gateway.errors import Reason
+from gateway.model.exchange import Exchange
 from gateway.model.outcome import Failure
 from gateway.pipeline.account import Account
+from gateway.pipeline.interceptor import Chain
+from gateway.pipeline.record import Record
 from gateway.pipeline.seal import Seal
 from gateway.protocol.rawjson import Object
 from tests.kit.calls import OK, MemoryLog, Next, call, passage
@@ -66,3 +69,22 @@ async def test_a_client_that_leaves_during_the_write_still_has_a_call_that_start
         await step(Slow())(call(), way, rest)
     assert way.started
     assert rest.calls == []
+
+
+async def test_a_call_that_waits_has_its_end_from_whoever_its_answers_reach() -> None:
+    """Until then it waits on: of a client that leaves meanwhile the log has no end of a call that has not ended."""
+
+    class Slow(MemoryLog):
+        async def append(self, entry: Object, *, durable: bool) -> int:
+            if entry["event"] == "call.round" and not self.entries:
+                await super().append(entry, durable=durable)
+                raise asyncio.CancelledError
+            return await super().append(entry, durable=durable)
+
+    for state, events in (("parked-ticket", ["call.round", "call.round"]), ("own", ["call.round", "call.end"])):
+        log = Slow()
+        account = Account(log, AuditKey.of(b"k" * 32), "shape", "d" * 64)
+        chain = Chain([Record(account), Seal(account)], Next())
+        with pytest.raises(asyncio.CancelledError):
+            await chain.run(call(round=2, request_state=state), Exchange())
+        assert log.events == events

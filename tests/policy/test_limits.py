@@ -6,6 +6,7 @@ import asyncio
 import math
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -78,6 +79,16 @@ async def test_a_burst_passes_and_the_rest_is_told_when() -> None:
     refused = [result for result in results if isinstance(result, Refused)]
     assert len(results) - len(refused) == 20
     assert set(refused) == {Refused(100, "rate", "p", "10/1.0")}
+
+
+async def test_a_limit_goes_on_wherever_it_stands_and_others_of_the_same_words_count_for_themselves() -> None:
+    """G128: after a reload that puts another one before it."""
+    _, limiter = setup()
+    limit = rate(1, 60.0)
+    assert await passes(limiter, limit, ALICE)
+    assert not await passes(limiter, replace(limit, index=1), ALICE)
+    assert await passes(limiter, replace(limit, tools=("wiki/*",)), ALICE)
+    assert await passes(limiter, replace(limit, twin=1), ALICE)
 
 
 async def test_waiting_as_long_as_told_suffices_every_time() -> None:

@@ -72,11 +72,17 @@ def test_limits_are_read_with_their_defaults() -> None:
     assert first.limit.per == ("principal",)
     assert first.limit.groups == {"a", "b"}
     assert second.limit.allowance == Allowance(5, 60.0, 5)
-    assert (second.limit.text, second.limit.index) == ("5/minute", 1)
+    assert (second.limit.text, second.limit.index, second.limit.tools) == ("5/minute", 1, ("warehouse/query",))
     assert (third.limit.concurrency, third.limit.allowance, third.limit.text) == (4, None, "4 at once")
     other = Target(Kind.TOOL, "wiki", "query")
     assert [rule.covers(QUERY) for rule in policy.limits] == [True, True, True]
     assert [rule.covers(other) for rule in policy.limits] == [True, False, True]
+
+
+def test_a_limit_says_where_it_stands_and_equal_ones_are_told_apart() -> None:
+    slow, wiki = Limit(rate=Rate(5, 60.0)), Limit(rate=Rate(5, 60.0), tools=["wiki/*"])
+    made = compiled(Policy(name="p", clients=["*"], limits=[slow, wiki, slow, Limit(concurrency=4)])).limits
+    assert [(rule.limit.index, rule.limit.twin) for rule in made] == [(0, 0), (1, 0), (2, 1), (3, 0)]
 
 
 def test_all_faults_are_told_with_their_places() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -10,14 +11,15 @@ from dataclasses import replace
 import pytest
 
 from gateway.downstream.transport import Reply
-from gateway.errors import Reason
+from gateway.errors import AuditUnavailable, Reason
 from gateway.model.call import Call, Caller, TaskRef
 from gateway.model.exchange import Exchange
 from gateway.model.outcome import Complete, Failure, InputRequired, Outcome
 from gateway.protocol.rawjson import Object, Value, decode_value
 from gateway.protocol.versions import Era
 from gateway.replicas import elsewhere, hosting
-from gateway.replicas.post import Parcel
+from gateway.replicas.identity import new_replica_id
+from gateway.replicas.post import Letter, Parcel
 from tests.kit.processes import eventually, guarded, scripted
 from tests.kit.replicas import Replica, SharedMemory, replica, replicas
 from tests.kit.transport import LEGACY, Client, Farm, Sent, but, call, members, never, principal, reply, server
@@ -213,7 +215,8 @@ async def test_only_the_caller_of_a_call_goes_on_with_it() -> None:
         assert structured(await two.call(goes_on)) == {"asked": 1}
 
 
-async def test_a_client_that_leaves_takes_its_call_along() -> None:
+@pytest.mark.parametrize("lost", [None, 3], ids=["heard", "lost once"])
+async def test_a_client_that_leaves_takes_its_call_along(lost: int | None) -> None:
     async def work(sent: Sent) -> Reply:
         asked = sent.transport.ask(ELICIT)
         assert isinstance(asked, asyncio.Future)
@@ -222,9 +225,16 @@ async def test_a_client_that_leaves_takes_its_call_along() -> None:
         return await never(sent)
 
     answered_there = asyncio.Event()
-    async with world(farm := Farm(but(LEGACY, {"tools/call": work}))) as (_, (one, two)):
+    async with world(farm := Farm(but(LEGACY, {"tools/call": work}))) as (store, (one, two)):
         made, exchange = asking(), Exchange()
         first = await one.call(made)
+        letters: list[str] = []
+
+        def loses(topic: str, number: int) -> bool:
+            letters.extend([topic] if topic.endswith(one.post.replica) else [])
+            return topic.endswith(one.post.replica) and len(letters) == lost
+
+        store.loses = loses
         waiting = asyncio.get_running_loop().create_task(two.call(answered(made, first, YES), exchange))
         await answered_there.wait()
         waiting.cancel()
@@ -260,13 +270,16 @@ async def test_a_client_that_leaves_while_its_call_is_passed_on_leaves_nothing_r
             return done
 
         monkeypatch.setattr(two.post, "dispatch", slow)
-        waiting = asyncio.get_running_loop().create_task(two.call(answered(made, first, YES)))
+        exchange = Exchange()
+        waiting = asyncio.get_running_loop().create_task(two.call(answered(made, first, YES), exchange))
         async with asyncio.timeout(5):
             await sent.wait()
         await eventually(lambda: len(one.hosting) == 1)
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
+        # What never began there waits on, and its end is told there; two logs with an end would be one too many.
+        assert exchange.repeated is (not one.moved.rows)
         # Much sooner than for want of signs of life.
         await eventually(lambda: len(one.hosting) == 0, 4)
 
@@ -354,6 +367,50 @@ async def test_no_letter_that_is_lost_loses_the_call(lost: str, monkeypatch: pyt
         await eventually(lambda: len(one.hosting) == 0)
 
 
+async def test_a_call_whose_taking_over_cannot_be_recorded_stays_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with world(curious(ELICIT)) as (_, (one, two)):
+        made, exchange = asking(), Exchange()
+        goes_on = answered(made, await one.call(made), YES)
+
+        async def refused(call: Call, exchange: Exchange, replica: str) -> None:
+            raise AuditUnavailable("full")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(two.servers, "_take_over", refused)
+            with pytest.raises(AuditUnavailable):
+                await two.call(goes_on, exchange)
+        assert (exchange.repeated, one.moved.rows) == (True, [])
+        await eventually(lambda: len(one.hosting) == 0)
+        assert structured(await two.call(goes_on)) == {"asked": 1}
+
+
+async def test_that_an_end_was_fetched_is_said_until_it_is_heard() -> None:
+    """Else it would be sent again and again, and its pieces would lie in the store meanwhile."""
+    async with world(curious(ELICIT)) as (store, (one, two)):
+        made = asking()
+        goes_on = answered(made, await one.call(made), YES)
+        sent: list[str] = []
+
+        def loses(topic: str, number: int) -> bool:
+            if topic.endswith(one.post.replica):
+                sent.append(topic)
+            return topic.endswith(one.post.replica) and len(sent) == 3
+
+        store.loses = loses
+        assert structured(await two.call(goes_on)) == {"asked": 1}
+        await eventually(lambda: len(one.hosting) == 0, elsewhere.BEAT * 2)
+        assert len(sent) == 4
+
+
+async def test_what_was_fetched_is_remembered_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(elsewhere, "MAX_FETCHED", 1)
+    async with world(curious(ELICIT)) as (_, (one, two)):
+        for _ in range(3):
+            made = asking()
+            await two.call(answered(made, await one.call(made), YES))
+        assert len(two.servers._fetched) == 1
+
+
 async def test_a_replica_that_takes_no_more_calls_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hosting, "MAX_GUESTS", 0)
     async with world(curious(ELICIT)) as (_, (one, two)):
@@ -373,6 +430,38 @@ async def test_a_call_that_will_not_be_answered_is_given_up_where_it_waits() -> 
         await eventually(lambda: sum(len(transport.cancelled) for transport in farm.made) == 1)
         assert one.lapsed == []
         assert [held for _, _, held in one.moved.rows] == [False, True, False]
+
+
+async def test_a_question_that_a_server_takes_back_is_taken_back_where_the_client_is_asked() -> None:
+    async def work(sent: Sent) -> Reply:
+        first = sent.transport.ask(ELICIT)
+        assert isinstance(first, asyncio.Future)
+        await first
+        kept, dropped = sent.transport.ask(ELICIT), sent.transport.ask(SAMPLE)
+        assert isinstance(kept, asyncio.Future)
+        assert isinstance(dropped, asyncio.Future)
+        await unwanted.wait()
+        dropped.cancel()
+        return reply(content=[], structuredContent={"asked": (await kept) is not None})
+
+    unwanted = asyncio.Event()
+    async with world(Farm(but(LEGACY, {"tools/call": work}))) as (_, (one, two)):
+        taken_back: list[str] = []
+        made, exchange = asking(), Exchange(withdraw=taken_back.append)
+        second = await two.call(answered(made, await one.call(made), YES), exchange)
+        assert isinstance(second, InputRequired)
+        assert second.state is not None
+        elicited, sampled = second.requests
+        # Only the replica that asks can take a question of its own back.
+        two.servers._taken_back(Letter("withdraw", new_replica_id(), short=members(ticket=second.state, key=elicited)))
+        unwanted.set()
+        await eventually(lambda: taken_back)
+        assert taken_back == [sampled]
+        goes_on = replace(made, request_state=second.state, input_responses={elicited: YES}, round=3)
+        assert structured(await two.call(goes_on)) == {"asked": True}
+        del exchange, second
+        gc.collect()
+        assert len(two.servers._asking) == 0
 
 
 async def test_of_two_who_wait_for_an_end_one_may_leave_and_the_other_tells_of_it() -> None:

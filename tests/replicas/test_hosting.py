@@ -36,13 +36,16 @@ class Servers:
     calls: list[Call] = field(default_factory=list)
     exchanges: list[Exchange] = field(default_factory=list)
     cancelled: int = 0
+    reaches: bool = True
+    """Answers reach the call that waits for them."""
     parked: set[str | None] = field(default_factory=set)
     given_up: list[str] = field(default_factory=list)
 
     async def call(self, call: Call, exchange: Exchange) -> Outcome:
         self.calls.append(call)
         self.exchanges.append(exchange)
-        self.parked.discard(call.request_state)
+        if self.reaches:
+            self.parked.discard(call.request_state)
         try:
             await self.go.wait()
         except asyncio.CancelledError:
@@ -150,6 +153,19 @@ async def test_a_call_whose_replica_says_stop_ends_and_says_how_far_it_got() -> 
         assert (exchange.dispatched, made.servers.cancelled) == (True, 1)
 
 
+async def test_a_call_that_is_confirmed_and_stopped_at_once_goes_on_here_as_before() -> None:
+    """Both letters come before anything is done about the first: nothing has begun, so the log here has its end."""
+    async with scene() as made:
+        made.servers.parked.add("first")
+        await made.say("call", dict(carrying.of_call(call(request_state="first"), Exchange())))
+        await made.hear("taken")
+        for kind in ("here", "stop"):
+            made.hosting._heard(Letter(kind, made.there.replica, "t"))
+        exchange = Exchange()
+        carrying.note_exchange(await made.there.read(await made.hear("stopped")), exchange)
+        assert (exchange.repeated, exchange.dispatched, made.servers.calls, made.moved.rows) == (True, False, [], [])
+
+
 @pytest.mark.parametrize("how", ["silent", "gone"])
 async def test_a_call_for_which_nobody_is_left_ends(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
     monkeypatch.setattr(hosting, "BEAT", 0.02)
@@ -184,6 +200,21 @@ async def test_the_log_is_told_where_a_call_goes_on_and_that_it_waits_here_again
         made.servers.go.set()
         await made.hear("end")
         await made.say("got")
+        assert [row[1:] for row in made.moved.rows] == [(made.there.replica, False), (made.there.replica, True)]
+
+
+async def test_a_call_that_is_stopped_before_its_answers_reach_it_waits_here_again() -> None:
+    async with scene() as made:
+        made.servers.reaches = False
+        made.servers.parked.add("first")
+        await made.say("call", dict(carrying.of_call(call(request_state="first"), Exchange())))
+        await made.hear("taken")
+        await made.say("here")
+        await eventually(lambda: made.servers.calls)
+        await made.say("stop")
+        exchange = Exchange()
+        carrying.note_exchange(await made.there.read(await made.hear("stopped")), exchange)
+        assert exchange.repeated
         assert [row[1:] for row in made.moved.rows] == [(made.there.replica, False), (made.there.replica, True)]
 
 

@@ -252,6 +252,17 @@ async def test_a_letter_that_has_to_arrive_is_given_up_where_nobody_is_and_after
         assert one._unconfirmed == {}
 
 
+async def test_a_letter_of_a_kind_that_is_not_known_there_does_not_count_as_arrived(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As in an update, of a version that is newer."""
+    monkeypatch.setattr(posts, "DELIVERED_WITHIN", 0.1)
+    monkeypatch.setattr(posts, "AGAIN", 0.02)
+    async with offices(SharedMemory(), SEALER, SEALER) as [(one, _), (two, box)]:
+        assert not await one.deliver(two.replica, "newer", {})
+        assert (len(two._seen), box.letters.empty()) == (0, True)
+
+
 async def test_only_so_many_letters_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(posts, "MAX_SEEN", 2)
     async with offices(SharedMemory(), SEALER, SEALER) as [(one, _), (two, box)]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -198,6 +199,26 @@ async def test_an_answer_that_is_sent_to_all_replicas_at_once_is_taken_once(clus
     assert {json.dumps(result["content"]) for result in results} == {json.dumps(results[0]["content"])}
     assert '"accept"' in json.dumps(results[0]).replace("\\", "")
     eventually(lambda: cluster.unbalanced() == {}, "the call has one end")
+
+
+async def test_clients_that_leave_at_any_moment_leave_calls_with_one_end(cluster: Cluster) -> None:
+    """Whether their answers have reached the call by then, at this replica or at another, or not."""
+    left = 0
+
+    async def leave(seconds: float) -> None:
+        nonlocal left
+        async with answering(cluster.url, "modern", manner(KEYS["other"])) as client:
+            for _ in range(20):
+                try:
+                    async with asyncio.timeout(random.uniform(0.0, seconds)):
+                        await client.call(random.choice(("own__asks", "legacy-http__ask")), {})
+                except TimeoutError:
+                    left += 1
+
+    await asyncio.gather(*(leave(0.03 * number) for number in range(1, 9)))
+    assert left > 20
+    # What nobody came back to ends with the patience of its server.
+    eventually(lambda: cluster.unbalanced() == {}, f"every call has one end: {cluster.unbalanced()}", 20)
 
 
 async def test_nothing_that_was_asked_or_answered_is_readable_in_the_store(cluster: Cluster) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
@@ -14,7 +16,7 @@ from gateway.state.fallback import FallbackStore, Standing
 from gateway.state.gcra import Allowance
 from gateway.state.redis import Address, RedisStore
 from gateway.state.store import Charge, Store
-from gateway.state.wire import Answer, Part
+from gateway.state.wire import Answer, Down, Part
 from gateway.tasks import TaskSet
 from tests.kit import valkey
 
@@ -57,12 +59,12 @@ class Replica:
 
 
 @asynccontextmanager
-async def replica(port: int) -> AsyncIterator[Replica]:
+async def replica(port: int, database: str = "", host: str = "127.0.0.1") -> AsyncIterator[Replica]:
     """Run a store for a block."""
     crashes: list[str] = []
     tasks = TaskSet(lambda name, error: crashes.append(f"{name}: {error!r}"))
     told: list[Standing] = []
-    shared = Counting(Address(f"redis://127.0.0.1:{port}"), tasks)
+    shared = Counting(Address(f"redis://{host}:{port}{database}"), tasks)
     made = Replica(shared, FallbackStore(shared, told.append), told)
     await made.store.start(tasks)
     try:
@@ -260,6 +262,84 @@ async def test_what_is_owed_is_bounded(server: valkey.Valkey, monkeypatch: pytes
         assert [await one.store.get(f"fact:{name}") for name in "abc"] == [b"x", None, None]
 
 
+async def test_what_was_deleted_and_put_again_meanwhile_is_not_what_it_was_before(server: valkey.Valkey) -> None:
+    async with replica(server.port) as one, replica(server.port) as two:
+        await one.store.put("fact:a", b"before", 60.0)
+        server.pause()
+        await one.until(up=False)
+        await one.store.delete("fact:a")
+        await one.store.put("fact:a", b"after", 60.0)
+        server.resume()
+        await asyncio.gather(one.until(up=True), two.until(up=True))
+        assert (await one.store.get("fact:a"), await two.store.get("fact:a")) == (b"after", None)
+        assert (await one.store.take("fact:a"), await one.store.take("fact:a")) == (b"after", None)
+
+
+async def test_what_is_put_there_after_all_is_not_deleted_with_the_next_outage(
+    server: valkey.Valkey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with replica(server.port) as one:
+
+        async def refused(key: str) -> None:
+            raise Down("error", broken=False)
+
+        for key, put in (("fact:a", one.store.put), ("fact:b", one.store.claim)):
+            with monkeypatch.context() as patch:
+                patch.setattr(one.shared, "delete", refused)
+                await one.store.delete(key)
+            await put(key, b"1", 60.0)
+        server.pause()
+        await one.until(up=False)
+        server.resume()
+        await one.until(up=True)
+        assert (await one.store.get("fact:a"), await one.store.get("fact:b")) == (b"1", b"1")
+
+
+async def test_much_that_is_owed_delays_no_recovery(server: valkey.Valkey) -> None:
+    """S85. Over a line on which one after the other would take four times as long as a recovery may."""
+    async with valkey.relayed(server.port) as relay, replica(relay.port) as one:
+        await one.store.put("fact:7", b"x", 60.0)
+        server.pause()
+        await one.until(up=False)
+        for number in range(500):
+            await one.store.delete(f"fact:{number}")
+        relay.delay = 0.02
+        server.resume()
+        await one.until(up=True)
+        assert await one.store.get("fact:7") is None
+
+
+@pytest.mark.parametrize("word", [b":many\r\n", b"$long\r\n"])
+async def test_something_else_at_its_address_ends_no_watch(word: bytes) -> None:
+    """As after a failover to an address that another program has by now."""
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while await reader.read(1024):
+            writer.write(word)
+        writer.close()
+
+    other = await asyncio.start_server(talk, "127.0.0.1", 0)
+    port = other.sockets[0].getsockname()[1]
+    async with replica(port, "/1") as one:
+        assert (one.store.standing.up, one.store.standing.reason) == (False, "unreachable")
+        assert await one.admitted(10) == 5
+        other.close()
+        await other.wait_closed()
+        with tempfile.TemporaryDirectory() as folder:
+            server = valkey.Valkey(port, Path(folder))
+            server.start()
+            try:
+                await one.until(up=True)
+            finally:
+                server.stop()
+
+
+async def test_a_name_that_can_be_none_is_an_address_where_nobody_is() -> None:
+    async with replica(6379, host="a..b") as one:
+        assert (one.store.standing.up, one.store.standing.reason) == (False, "unreachable")
+        assert await one.admitted(10) == 5
+
+
 async def test_topics_work_within_a_process_while_there_are_no_others_and_everywhere_afterwards(
     server: valkey.Valkey,
 ) -> None:
@@ -303,6 +383,17 @@ async def test_a_full_store_is_as_good_as_none(server: valkey.Valkey) -> None:
         await one.until(up=True)
 
 
+async def test_what_it_said_no_to_is_here_alone(server: valkey.Valkey) -> None:
+    async with replica(server.port) as one:
+        server.command("CONFIG", "SET", "maxmemory", "1")
+        await one.store.put("pass:1", b"1", 60.0)
+        await one.store.put("fact:1", b"1", 60.0)
+        await one.until(up=False)
+        server.command("CONFIG", "SET", "maxmemory", "0")
+        await one.until(up=True)
+        assert (await one.store.get("fact:1"), await one.store.take("pass:1")) == (b"1", b"1")
+
+
 async def test_it_is_a_store(server: valkey.Valkey) -> None:
     async with replica(server.port) as one:
         store: Store = one.store
@@ -319,6 +410,20 @@ async def test_what_may_lie_in_both_places_is_taken_once(server: valkey.Valkey) 
         server.resume()
         await asyncio.gather(one.until(up=True), two.until(up=True))
         assert (here, await two.store.take("pass:1")) == (None, b"1")
+
+
+async def test_what_may_lie_in_both_places_and_is_deleted_in_one_is_gone_from_both(server: valkey.Valkey) -> None:
+    """Who signs out at one replica is signed out at all."""
+    async with replica(server.port) as one, replica(server.port) as two:
+        server.pause()
+        await one.store.put("admin:1", b"1", 60.0)
+        await one.until(up=False)
+        assert await one.store.get("admin:1") == b"1"
+        server.resume()
+        await asyncio.gather(one.until(up=True), two.until(up=True))
+        assert (await one.store.get("admin:1"), await two.store.get("admin:1")) == (b"1", b"1")
+        await two.store.delete("admin:1")
+        assert [await one.store.get("admin:1") for _ in range(2)] == [None, None]
 
 
 async def test_what_is_unsure_is_bounded(server: valkey.Valkey, monkeypatch: pytest.MonkeyPatch) -> None:

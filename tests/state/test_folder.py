@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
+import threading
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -87,4 +89,48 @@ async def test_a_directory_that_goes_and_comes_back_is_said(tmp_path: Path, monk
         (place / "a").unlink()
         assert (await anext(changes)).names == {"a"}
     assert (documents.health().kind, documents.health().reachable) == ("directory", True)
+    documents.close()
+
+
+async def test_a_mount_that_hangs_holds_up_one_thread_and_nobody_who_asks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hard mount whose server is gone answers neither yes nor no."""
+    monkeypatch.setattr(folder, "LOOK", 0.01)
+    monkeypatch.setattr(folder, "PATIENCE", 0.05)
+    documents = FolderDocuments(tmp_path, shared=True)
+    documents.replace("a", b"1", None)
+    looks: list[int] = []
+    goes_on, look = threading.Event(), documents._look
+
+    def hanging() -> Mapping[str, tuple[int, int, int]]:
+        looks.append(1)
+        goes_on.wait(10)
+        return look()
+
+    changes = documents.changes()
+
+    async def following() -> Change:
+        return await anext(changes)
+
+    async with asyncio.timeout(5):
+        await anext(changes)
+        with monkeypatch.context() as patch:
+            patch.setattr(documents, "_look", hanging)
+            assert await anext(changes) == Change(frozenset(), reachable=False)
+            assert documents.health().reason == "does not answer"
+            for act in (
+                lambda: documents.load("a"),
+                lambda: documents.replace("a", b"2", None),
+                lambda: documents.names(""),
+            ):
+                with pytest.raises(Unreachable, match="does not answer"):
+                    await documents.beside(act)
+            asking = asyncio.get_running_loop().create_task(following())
+            await asyncio.sleep(0.2)
+            assert looks == [1], "one look at a time"
+        goes_on.set()
+        back = await asking
+    assert (back.reachable, back.anew) == (True, True)
+    assert documents.load("a") is not None
     documents.close()

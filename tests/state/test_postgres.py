@@ -15,13 +15,15 @@ import pytest
 from gateway.errors import ConfigError
 from gateway.state import postgres
 from gateway.state.documents import ABSENT, Change, Document, Unreachable
-from gateway.state.postgres import TABLE, Mailbox, PostgresDocuments
+from gateway.state.postgres import TABLE, PostgresDocuments
 from tests.kit.documents import postgres_opener
 from tests.kit.gateway import descendants, eventually
 from tests.kit.postgres import Database, binaries
 
 asyncpg = pytest.importorskip("asyncpg")
 pytestmark = pytest.mark.skipif(binaries() is None, reason="no PostgreSQL")
+
+_CUT = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'mcp-gateway'"
 
 
 @pytest.fixture(scope="module")
@@ -75,9 +77,7 @@ async def test_a_connection_that_is_cut_is_made_again(database: Database) -> Non
     with closing(PostgresDocuments(database.url)) as documents:
         version = documents.replace("cut", b"1", None)
         admin = await asyncpg.connect(database.url)
-        await admin.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'mcp-gateway'"
-        )
+        await admin.execute(_CUT)
 
         def there() -> bool:
             try:
@@ -161,23 +161,6 @@ def test_without_the_library_the_config_cannot_be_served(monkeypatch: pytest.Mon
         PostgresDocuments("postgres://db/x")
 
 
-def test_a_mailbox_holds_what_was_left_until_it_is_taken() -> None:
-    woken: list[int] = []
-    box = Mailbox()
-    assert box.take() is None
-    box.put(frozenset({"a"}))
-    box.wakes(lambda: woken.append(1))
-    box.put(frozenset({"b"}))
-    box.away("Gone")
-    assert (woken, box.reason) == ([1, 1, 1], "Gone")
-    assert box.take() == Change(frozenset({"a", "b"}), reachable=False)
-    assert box.take() is None
-    box.away("Gone")
-    assert woken == [1, 1, 1]
-    box.put(frozenset())
-    assert (box.take(), box.reason) == (Change(frozenset()), "")
-
-
 async def test_a_database_that_hangs_holds_nobody_up_for_long(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -202,3 +185,27 @@ async def test_a_database_that_hangs_holds_nobody_up_for_long(
         await heard(documents, Change(frozenset()))
         assert documents.load("hangs") == Document(b"1", version)
         documents.replace("hangs", b"2", version)
+
+
+async def test_a_server_that_the_library_does_not_understand_ends_no_watch(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As what a pooler says while it fails over: it is as good as none, until there is another one."""
+    with closing(PostgresDocuments(database.url)) as documents:
+        library = documents._library
+        connect, odd = library.connect, [ValueError("version"), LookupError("encoding")]
+
+        async def failing(*args: object, **more: object) -> object:
+            if odd:
+                raise odd.pop()
+            return await connect(*args, **more)
+
+        admin = await connect(database.url)
+        monkeypatch.setattr(library, "connect", failing)
+        await admin.execute(_CUT)
+        await heard(documents, Change(frozenset(), reachable=False), Change(frozenset()))
+        assert odd == []
+        await admin.execute(f"INSERT INTO {TABLE} (name, version, data) VALUES ('odd', 'x', '')")
+        documents._loop.call_soon_threadsafe(documents._look_now.set)
+        await heard(documents, Change(frozenset({"odd"})))
+        await admin.close()

@@ -238,7 +238,17 @@ async def test_a_user_without_the_rights_it_needs_is_found_out_at_once() -> None
         server.command("ACL", "SETUSER", "gateway", *rules)
         async with store(Address(f"redis://gateway:pw@127.0.0.1:{server.port}")) as one, one.subscribe("t"):
             assert await one.publish("t", b"") == 1
-        for missing in ("-evalsha", "-set", "-getdel", "-publish", "-subscribe", "resetchannels", "resetkeys"):
+        for missing in (
+            "-evalsha",
+            "-set",
+            "-get",
+            "-getdel",
+            "-del",
+            "-publish",
+            "-subscribe",
+            "resetchannels",
+            "resetkeys",
+        ):
             server.command("ACL", "SETUSER", "gateway", "reset", *rules, missing)
             with pytest.raises(Down):
                 async with store(Address(f"redis://gateway:pw@127.0.0.1:{server.port}")):

@@ -100,6 +100,12 @@ async def test_a_request_is_tried_again_and_then_given_up() -> None:
     assert count.failures == 5
 
 
+def test_a_collector_is_waited_for_as_long_as_it_asks_within_bounds() -> None:
+    pace = Pace()
+    assert [pace.after(failures, 0) for failures in (1, 2, 3, 9)] == [0.5, 1.0, 2.0, 8.0]
+    assert [pace.after(1, asked) for asked in (0.1, 30, 9999)] == [0.5, 30, 60]
+
+
 async def test_what_the_collector_does_not_want_is_not_sent_again() -> None:
     box, count = Box([1, 2]), Count()
     road = Road([Unsent("status 400", final=True)])
@@ -194,3 +200,40 @@ async def test_a_batch_that_is_cut_short_is_counted() -> None:
     task.cancel()
     await asyncio.wait([task])
     assert count.results == {"lost": 2}
+
+
+async def test_at_the_end_a_request_that_is_under_way_arrives() -> None:
+    box, road, count = Box([1, 2]), Road(), Count()
+    road.open.clear()
+    export = Export(box, road, count, QUICK)
+    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        group.create_task(export.run())
+        await until(lambda: not box.waiting)
+        ending = group.create_task(export.settle(5))
+        box.waiting = [3]
+        road.open.set()
+        await ending
+    assert (count.results, box.waiting) == ({"sent": 2}, [3])
+    await export.aclose(5)
+    assert count.results == {"sent": 3}
+
+
+async def test_at_the_end_nothing_waits_for_another_try_nor_for_ever() -> None:
+    box, road, count = Box([1]), Road([Unsent("status 503", 30.0)]), Count()
+    export = Export(box, road, count, Pace(look=0.001))
+    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        group.create_task(export.run())
+        await until(lambda: count.failures == 1)
+        await export.settle(5)
+    # One more, at once.
+    assert (count.results, road.sizes) == ({"sent": 1}, [1, 1])
+    road.open.clear()
+    box.waiting = [2]
+    stuck = Export(box, road, count, QUICK)
+    task = asyncio.get_running_loop().create_task(stuck.run())
+    await until(lambda: not box.waiting)
+    await stuck.settle(0.01)
+    assert not task.done()
+    task.cancel()
+    await asyncio.wait([task])
+    assert count.results == {"sent": 1, "lost": 1}

@@ -79,3 +79,10 @@ def test_without_tracing_nothing_is_begun() -> None:
     assert OFF.pseudonym("session") == ""
     with pytest.raises(RuntimeError):
         OFF.begin(Side.SERVER, "x", {}, {})
+
+
+def test_a_measurement_leads_to_a_span_that_is_recorded_only() -> None:
+    trace, span = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+    assert spans.exemplar({"traceparent": f"00-{trace}-{span}-03"}) == {"trace_id": trace, "span_id": span}
+    assert spans.exemplar({"traceparent": f"00-{trace}-{span}-02"}) is None
+    assert spans.exemplar({}) is None

@@ -20,8 +20,17 @@
 {{- end -}}
 
 {{- define "gateway.check" -}}
+{{- $name := include "gateway.fullname" . -}}
+{{- if not (regexMatch "^[a-z][-a-z0-9]*$" $name) -}}
+{{- fail (printf "%s cannot be the name of a Service, which begins with a letter and has no dot: set fullnameOverride, or name the release otherwise." $name) -}}
+{{- end -}}
 {{- include "gateway.checkConfig" . -}}
 {{- include "gateway.checkReplicas" . -}}
+{{- include "gateway.checkBudget" . -}}
+{{- include "gateway.checkService" . -}}
+{{- if and (eq .Values.kind "Deployment") .Values.persistence.enabled (ne ((.Values.updateStrategy | default dict).type | default "Recreate") "Recreate") -}}
+{{- fail "updateStrategy: a Deployment on a volume would have two pods write one audit log during an update. Leave it out (Recreate), or set kind: StatefulSet." -}}
+{{- end -}}
 {{- if and .Values.metrics.serviceMonitor.enabled (not .Values.metrics.token.secret) -}}
 {{- fail "metrics.serviceMonitor needs metrics.token.secret: off loopback, metrics are read with a token only." -}}
 {{- end -}}
@@ -97,13 +106,45 @@
 {{- if and .Values.persistence.enabled .Values.persistence.existingClaim -}}
 {{- fail (printf "%s: each pod writes an audit log of its own and cannot share persistence.existingClaim. Leave it out, so that every pod gets its own volume." $why) -}}
 {{- end -}}
-{{- if eq .Values.kind "Deployment" -}}
-{{- if .Values.persistence.enabled -}}
+{{- if and (eq .Values.kind "Deployment") .Values.persistence.enabled -}}
 {{- fail (printf "%s: each pod writes an audit log of its own, and pods of a Deployment share one volume. Set kind: StatefulSet, or persistence.enabled: false with config.audit.sinks." $why) -}}
 {{- end -}}
-{{- if not (or .Values.existingConfigMap.name (dig "sinks" list (.Values.config.audit | default dict))) -}}
+{{- if not (or .Values.persistence.enabled .Values.existingConfigMap.name (dig "sinks" list (.Values.config.audit | default dict))) -}}
 {{- fail (printf "%s without volumes: the audit log of a pod would end with it. Set config.audit.sinks, or kind: StatefulSet with persistence." $why) -}}
 {{- end -}}
 {{- end -}}
+{{- end -}}
+
+{{/* A budget that never lets a pod go holds up every drain of a node. A percentage is of the fewest pods, rounded up. */}}
+{{- define "gateway.checkBudget" -}}
+{{- $least := int (include "gateway.least" .) -}}
+{{- $budget := .Values.podDisruptionBudget -}}
+{{- if and $budget.enabled (gt $least 1) -}}
+{{- if kindIs "invalid" $budget.minAvailable -}}
+{{- if has (toString $budget.maxUnavailable) (list "0" "0%" "00%" "000%" "<nil>") -}}
+{{- fail "podDisruptionBudget lets no pod go, so no node could be drained: set maxUnavailable to 1 or more, or minAvailable." -}}
+{{- end -}}
+{{- else -}}
+{{- $stay := int64 (toString $budget.minAvailable | trimSuffix "%") -}}
+{{- if hasSuffix "%" (toString $budget.minAvailable) -}}
+{{- $stay = div (add (mul $stay $least) 99) 100 -}}
+{{- end -}}
+{{- if ge (int $stay) $least -}}
+{{- fail (printf "podDisruptionBudget.minAvailable: %v keeps all of %d pods, so no node could be drained: set less, or leave it out." $budget.minAvailable $least) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* What a cluster refuses of a Service, and it would do so halfway through an installation. */}}
+{{- define "gateway.checkService" -}}
+{{- $service := .Values.service -}}
+{{- if eq $service.type "ClusterIP" -}}
+{{- if $service.nodePort -}}{{- fail "service.nodePort is for service.type NodePort and LoadBalancer." -}}{{- end -}}
+{{- if $service.externalTrafficPolicy -}}{{- fail "service.externalTrafficPolicy is for service.type NodePort and LoadBalancer." -}}{{- end -}}
+{{- end -}}
+{{- if ne $service.type "LoadBalancer" -}}
+{{- if $service.loadBalancerClass -}}{{- fail "service.loadBalancerClass is for service.type LoadBalancer." -}}{{- end -}}
+{{- if $service.loadBalancerSourceRanges -}}{{- fail "service.loadBalancerSourceRanges is for service.type LoadBalancer." -}}{{- end -}}
 {{- end -}}
 {{- end -}}

@@ -29,8 +29,8 @@
 {{- end -}}
 {{- if $values.policyFiles -}}
 {{- $policies := $given.policies | default list -}}
-{{- if not (has "policies/*.yaml" $policies) -}}
-{{- $_ := set $given "policies" (append $policies "policies/*.yaml") -}}
+{{- if not (has "policies.*.yaml" $policies) -}}
+{{- $_ := set $given "policies" (append $policies "policies.*.yaml") -}}
 {{- end -}}
 {{- end -}}
 {{- $ours := dict "listen" $listen "admin" $admin "state" $state "audit" (dict "dir" "/var/lib/mcp-gateway/audit") -}}
@@ -39,7 +39,12 @@
 
 {{/* The part of the config that is in force only after a restart (gateway/config/restart.py). */}}
 {{- define "gateway.restartConfig" -}}
-{{- pick (include "gateway.config" . | fromYaml) "listen" "admin" "state" "audit" | toYaml -}}
+{{- $config := include "gateway.config" . | fromYaml -}}
+{{- $parts := pick $config "listen" "admin" "state" "audit" -}}
+{{- if has "otlp" ($config.audit.sinks | default list) -}}
+{{- $_ := set $parts "otlp" (dig "otlp" "" ($config.telemetry | default dict)) -}}
+{{- end -}}
+{{- $parts | toYaml -}}
 {{- end -}}
 
 {{/* What the pods run with, for the annotation that rolls them. */}}
@@ -54,7 +59,7 @@ checksum/restart-config: {{ include "gateway.restartConfig" . | sha256sum }}
 
 {{/* Host name and paths under which clients know the endpoint; the authority has the port too, where there is one. */}}
 {{- define "gateway.host" -}}
-{{- (urlParse .Values.config.listen.public_url).hostname -}}
+{{- (urlParse .Values.config.listen.public_url).hostname | lower -}}
 {{- end -}}
 
 {{- define "gateway.authority" -}}
@@ -69,7 +74,7 @@ checksum/restart-config: {{ include "gateway.restartConfig" . | sha256sum }}
 {{- end -}}
 {{- $consent := false -}}
 {{- range $_, $server := $config.servers -}}
-{{- if dig "auth" "authorization_code" false $server -}}{{- $consent = true -}}{{- end -}}
+{{- if kindIs "map" ($server.auth | default dict).authorization_code -}}{{- $consent = true -}}{{- end -}}
 {{- end -}}
 {{- if $consent -}}{{- $paths = append $paths "/oauth/" -}}{{- end -}}
 {{- $paths | toJson -}}
@@ -77,5 +82,5 @@ checksum/restart-config: {{ include "gateway.restartConfig" . | sha256sum }}
 
 {{/* What a public https address leads to inside: the scheme of the pod's port. */}}
 {{- define "gateway.scheme" -}}
-{{- ternary "https" "http" (ne .Values.tls.secret "") -}}
+{{- empty .Values.tls.secret | ternary "http" "https" -}}
 {{- end -}}

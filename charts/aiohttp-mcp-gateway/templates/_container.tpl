@@ -72,7 +72,7 @@ volumeMounts:
 {{- range .Values.secrets -}}
 {{- $sources = append $sources (dict "secretRef" (dict "name" .)) -}}
 {{- end -}}
-{{- concat $sources .Values.extraEnvFrom | toYaml -}}
+{{- concat $sources (.Values.extraEnvFrom | default list) | toYaml -}}
 {{- end -}}
 
 {{/* One variable from one key of a Secret. */}}
@@ -101,5 +101,5 @@ volumeMounts:
 {{- $variables = append $variables (include "gateway.secretEnv" (dict "name" "MCP_GATEWAY_METRICS_TOKEN" "secret" .secret "key" .key) | fromYaml) -}}
 {{- end -}}
 {{- end -}}
-{{- concat $variables .Values.extraEnv | toYaml -}}
+{{- concat $variables (.Values.extraEnv | default list) | toYaml -}}
 {{- end -}}

@@ -37,7 +37,7 @@ app.kubernetes.io/component: gateway
   "app.kubernetes.io/part-of" $root.Chart.Name
   "app.kubernetes.io/managed-by" $root.Release.Service
   "helm.sh/chart" (printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-") -}}
-{{- mergeOverwrite (dict) $root.Values.commonLabels (.more | default dict) $fixed | toYaml -}}
+{{- mergeOverwrite (dict) ($root.Values.commonLabels | default dict) (.more | default dict) $fixed | toYaml -}}
 {{- end -}}
 
 {{/* The metadata of an object; takes {root, name, component, labels, annotations}. */}}
@@ -46,7 +46,7 @@ name: {{ .name }}
 namespace: {{ .root.Release.Namespace }}
 labels:
   {{- include "gateway.labels" (dict "root" .root "component" .component "more" .labels) | nindent 2 }}
-{{- with mergeOverwrite (dict) .root.Values.commonAnnotations (.annotations | default dict) }}
+{{- with mergeOverwrite (dict) (.root.Values.commonAnnotations | default dict) (.annotations | default dict) }}
 annotations:
   {{- toYaml . | nindent 2 }}
 {{- end }}
@@ -64,9 +64,13 @@ annotations:
 {{- if .Values.image.digest -}}
 {{- printf "%s@%s" .Values.image.repository .Values.image.digest -}}
 {{- else -}}
-{{- $variant := ternary (printf "-%s" .Values.image.variant) "" (ne .Values.image.variant "") -}}
+{{- $variant := empty .Values.image.variant | ternary "" (printf "-%v" .Values.image.variant) -}}
 {{- printf "%s:%s" .Values.image.repository (.Values.image.tag | default (printf "%s%s" .Chart.AppVersion $variant)) -}}
 {{- end -}}
+{{- end -}}
+
+{{- define "gateway.family" -}}
+{{- ternary "IPv6" "IPv4" (contains ":" .Values.bind) -}}
 {{- end -}}
 
 {{- define "gateway.configMap" -}}

@@ -2,8 +2,9 @@
 {{- define "gateway.pod" -}}
 metadata:
   labels:
-    {{- include "gateway.labels" (dict "root" . "more" .Values.podLabels) | nindent 4 }}
-  {{- with mergeOverwrite (dict) .Values.commonAnnotations (include "gateway.checksum" . | fromYaml) .Values.podAnnotations }}
+    # Without the chart's version: another one that changes nothing of the pods must not roll them.
+    {{- omit (include "gateway.labels" (dict "root" . "more" .Values.podLabels) | fromYaml) "helm.sh/chart" | toYaml | nindent 4 }}
+  {{- with mergeOverwrite (dict) (.Values.commonAnnotations | default dict) (include "gateway.checksum" . | fromYaml) (.Values.podAnnotations | default dict) }}
   annotations:
     {{- toYaml . | nindent 4 }}
   {{- end }}

@@ -1,18 +1,9 @@
-{{/* What the pod mounts. The config is a folder, not single files: only so does a change reach a running pod. */}}
+{{/* What the pod mounts. The config is a folder with all that the ConfigMap has, and none of it is named here: only so
+does a change reach a running pod, a new file too, without the pods being made anew. */}}
 {{- define "gateway.volumes" -}}
 - name: config
   configMap:
     name: {{ include "gateway.configMap" . }}
-    {{- if not .Values.existingConfigMap.name }}
-    items:
-      - {key: gateway.yaml, path: gateway.yaml}
-      {{- range $name, $_ := .Values.policyFiles }}
-      - {key: policies.{{ $name }}, path: policies/{{ $name }}}
-      {{- end }}
-      {{- range $name, $_ := .Values.files }}
-      - {key: files.{{ $name }}, path: files/{{ $name }}}
-      {{- end }}
-    {{- end }}
 {{- if not .Values.persistence.enabled }}
 - name: data
   emptyDir: {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from gateway.admin.pages.facts import number, part, rows, string
-from gateway.admin.pages.markup import join, link, name, text
+from gateway.admin.pages.markup import el, join, link, name, text
 from gateway.admin.pages.parts import Line, anchor, badge, facts, table, when
 from gateway.admin.pages.visit import Answer, Gateway, Page, Visit
 from gateway.protocol import rawjson
@@ -40,7 +40,7 @@ def _row(alert: Object) -> Line:
         name(string(alert, "client")),
         anchor(link("/pins/server", server=server), name(server)) if kind.startswith(_PINS) and server else shown,
         name(string(alert, "name")),
-        text(", ".join(f"{key} {_plain(value)}" for key, value in more.items()), 300),
+        el("span", {"class": "words"}, text(", ".join(f"{key} {_plain(value)}" for key, value in more.items()), 300)),
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
 from gateway.admin.access import Refused
@@ -72,7 +73,8 @@ async def one(gateway: Gateway, visit: Visit) -> Answer:
         entry = gateway.views.approval(visit.session.user, visit.query.get("id", ""))
     except KeyError as error:
         raise Refused(404, str(error.args[0])) from None
-    return Page("Approve a call?", _whole(visit, entry))
+    # Arguments may be long, and laying them out takes a while: calls go on meanwhile.
+    return Page("Approve a call?", await asyncio.to_thread(_whole, visit, entry))
 
 
 def _whole(visit: Visit, entry: Object) -> Html:
@@ -95,7 +97,8 @@ def _whole(visit: Visit, entry: Object) -> Html:
     arguments = join(
         el("h2", None, "Arguments"),
         el("p", {"class": "hint"}, "Exactly these, and no others, will pass; white space is ours."),
-        laid_out(string(entry, "arguments")),
+        # The buttons come behind all of it, however long it is.
+        el("div", {"class": "all"}, laid_out(string(entry, "arguments"))),
     )
     return join(about, arguments, needs, _decide(visit, entry))
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Final
 
 from gateway.admin.access import Refused
@@ -14,8 +15,7 @@ from gateway.admin.pages.parts import Field, Line, anchor, badge, notice, search
 from gateway.admin.pages.visit import Answer, Gateway, Page, Visit
 from gateway.admin.views import Busy
 from gateway.audit.pages import Found, Place
-from gateway.audit.query import Wanted
-from gateway.config.types import parse_duration
+from gateway.audit.query import Wanted, moment
 from gateway.protocol import rawjson
 from gateway.protocol.rawjson import Object
 
@@ -30,6 +30,8 @@ _HINTS: Final = {
     "until": "likewise",
 }
 _GOOD: Final = frozenset({"ok", "started", "input_required"})
+_BY_RULE: Final = frozenset({"allow_rule", "deny_rule"})
+"""Reasons that say no more than that the rule beside them matched."""
 
 
 async def audit(gateway: Gateway, visit: Visit) -> Answer:
@@ -47,7 +49,8 @@ async def audit(gateway: Gateway, visit: Visit) -> Answer:
     except OSError:
         raise Refused(503, "The audit log cannot be read") from None
     heads = ("time", "seq", "event", "who", "what", "outcome", "record")
-    shown = table("Records, the newest first", heads, map(_row, found.records))
+    # Fifty records of 16 KiB are a lot of text, and calls go on meanwhile.
+    shown = await asyncio.to_thread(table, "Records, the newest first", heads, map(_row, found.records))
     return Page("Audit log", join(form, shown, _onwards(given, found)))
 
 
@@ -61,37 +64,33 @@ def wanted_by(given: dict[str, str], now: datetime) -> Wanted:
         frozenset({given["principal"]} if given["principal"] else ()),
         *(given[key] for key in ("server", "tool", "event", "outcome", "call")),
     )
-    return replace(wanted, since=_time(given["since"], now), until=_time(given["until"], now))
-
-
-def _time(given: str, now: datetime) -> str:
-    if not given:
-        return ""
-    try:
-        at = now - timedelta(seconds=parse_duration(given))
-    except (ValueError, OverflowError):
-        try:
-            at = datetime.fromisoformat(given)
-        except ValueError:
-            raise ValueError(f"{given[:40]} is no time such as 2026-08-23T10:00Z, 2026-08-23 or 2h") from None
-    at = at.replace(tzinfo=at.tzinfo or UTC).astimezone(UTC)
-    return f"{at.isoformat(timespec='microseconds')[:-6]}Z"
+    return replace(wanted, since=moment(given["since"], now), until=moment(given["until"], now))
 
 
 def _row(record: Object) -> Line:
-    principal, outcome, decision = part(record, "principal"), part(record, "outcome"), part(record, "decision")
+    outcome, decision = part(record, "outcome"), part(record, "decision")
     event = string(record, "event")
-    who = string(principal, "id") or string(principal, "client") or string(part(record, "admin"), "user")
     inner = laid_out(rawjson.encode(record).decode())
     return [
         when(string(record, "ts")),
         f"{number(record, 'seq')}",
         event,
-        anchor(link("/audit", principal=who), name(who, 80)) if who else "",
+        _who(record),
         _what(record),
         _outcome(outcome, decision),
         el("details", None, el("summary", {"aria-label": f"Record {number(record, 'seq')}"}, "show"), inner),
     ]
+
+
+def _who(record: Object) -> Html | None:
+    """Show a principal as the log knows it: of a subject of an authorization server that is a keyed digest."""
+    principal = part(record, "principal")
+    subject, client = string(principal, "sub_h"), string(principal, "client")
+    who = string(principal, "id") or subject or client or string(part(record, "admin"), "user")
+    if not who:
+        return None
+    shown = f"{client} {subject}".strip() if who == subject else who
+    return anchor(link("/audit", principal=who), name(shown, 80))
 
 
 def _what(record: Object) -> Html | None:
@@ -106,13 +105,31 @@ def _what(record: Object) -> Html | None:
 
 def _outcome(outcome: Object, decision: Object) -> Html | None:
     status, taken = string(outcome, "status"), outcome.get("dur_us")
-    rule = " ".join(part for part in (string(decision, "policy"), string(decision, "rule")) if part)
-    reason = rule or string(decision, "reason")
-    took = f" {taken / 1000:,.1f} ms" if isinstance(taken, int) else None
+    took = f" {_taken(taken)}" if isinstance(taken, int) else None
     if not status:
-        return el("span", {"class": "hint"}, name(reason, 120)) if reason else None
-    shown = el("span", {"class": "hint"}, " ", name(reason, 120)) if status not in _GOOD and reason else None
+        rule = _rule(decision)
+        return el("span", {"class": "hint"}, name(rule, 120)) if rule else None
+    reason = "" if status in _GOOD else _reason(status, outcome, decision)
+    shown = el("span", {"class": "hint"}, " ", name(reason, 120)) if reason else None
     return join(badge(status, "good" if status in _GOOD else "bad"), took, shown)
+
+
+def _rule(decision: Object) -> str:
+    rule = " ".join(part for part in (string(decision, "policy"), string(decision, "rule")) if part)
+    reason = string(decision, "reason")
+    return " ".join(part for part in (rule, "" if rule and reason in _BY_RULE else reason) if part)
+
+
+def _reason(status: str, outcome: Object, decision: Object) -> str:
+    """Say what kept a call from going well: the rule that refused it, else what came after a rule allowed it."""
+    if string(decision, "action") not in ("", "allow"):
+        return _rule(decision)
+    error = string(outcome, "error_type")
+    return " ".join(part for part in (error if error != status else "", string(outcome, "detail")) if part)
+
+
+def _taken(micros: int) -> str:
+    return f"{micros / 1000:,.1f} ms" if micros < 1_000_000 else f"{micros / 1_000_000:,.1f} s"
 
 
 def _onwards(given: dict[str, str], found: Found) -> Html:
@@ -121,4 +138,4 @@ def _onwards(given: dict[str, str], found: Found) -> Html:
         return el("p", {"class": "hint"}, f"{looked}: that is all there is.")
     older = anchor(link("/audit", **{**given, "before": str(found.next)}), "Look further back →")
     back = join(", back to ", when(found.back_to)) if found.back_to else None
-    return el("p", {"class": "pager"}, looked, back, ". ", older)
+    return el("p", {"class": "pager"}, el("span", None, looked, back, "."), older)

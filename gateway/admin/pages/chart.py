@@ -75,7 +75,8 @@ def _drawing(shapes: Sequence[Html], seconds: float, label: str) -> Html:
     then = el("text", {"x": _n(_LEFT), "y": _n(foot), "class": "axis"}, _ago(seconds))
     now = el("text", {"x": _n(WIDTH), "y": _n(foot), "class": "axis end"}, "now")
     box = f"0 0 {WIDTH} {_TOP + HEIGHT + _FOOT}"
-    return el("svg", {"viewBox": box, "class": "chart", "role": "img", "aria-label": label}, list(shapes), then, now)
+    drawn = el("svg", {"viewBox": box, "class": "chart", "role": "img", "aria-label": label}, list(shapes), then, now)
+    return el("div", {"class": "plot"}, drawn)
 
 
 def _rule(count: int, most: int) -> Html:

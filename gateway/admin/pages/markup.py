@@ -5,7 +5,7 @@ There is no way to write a tag but ``el``, and no way to have text taken for mar
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Final, TypeAlias
@@ -71,9 +71,17 @@ def link(path: str, /, **query: str | int | None) -> Url:
     return Url(f"{PREFIX}{path}" + (f"?{urlencode(kept)}" if kept else ""))
 
 
-def lines(value: str, ends: int, indent: int) -> Html:
-    """Return text with line ends and spaces of our own behind it."""
-    return Html(escape(value) + ("\n" * ends + " " * indent if ends else ""))
+def painted(pieces: Iterable[tuple[str, str]]) -> Html:
+    """Show foreign texts one behind the other, each in a class; those of the class "" are shown as they are.
+
+    For hundreds of thousands of them: nothing is made of each but its text.
+    """
+    return Html(
+        "".join(
+            f'<span class="{kind}">{_visible(each, len(each))}</span>' if kind else escape(each)
+            for kind, each in pieces
+        )
+    )
 
 
 def typed(value: str) -> Html:
@@ -133,10 +141,8 @@ def _visible(value: str, limit: int) -> str:
     cut = value if len(value) <= limit else value[: limit - 1] + ELLIPSIS
     if printable(cut) == cut:
         return escape(cut)
-    return "".join(_character(char) for char in cut)
+    return escape(cut).translate({ord(char): _unseen(char) for char in set(cut) if printable(char) != char})
 
 
-def _character(char: str) -> str:
-    if printable(char) == char:
-        return escape(char)
+def _unseen(char: str) -> str:
     return f'<span class="hidden" title="a character that is not seen">U+{ord(char):04X}</span>'

@@ -23,7 +23,7 @@ async def overview(gateway: Gateway, visit: Visit) -> Answer:
     """Show it."""
     status, chain = gateway.views.status(), await gateway.views.chain()
     said = _DONE.get(visit.query.get("done", ""))
-    seen = gateway.views.traffic(Chosen(_HOUR, "tool"))
+    seen = await gateway.views.traffic(Chosen(_HOUR, "tool"))
     words = f"{seen.whole.calls:,} calls in an hour, {seen.whole.refused:,} refused, {seen.whole.failed:,} failed"
     body = join(
         notice(*said) if said else None,
@@ -89,7 +89,7 @@ def _chain(chain: Object) -> Html:
         "on disk": f"{number(chain, 'durable_seq'):,}",
         "last checkpoint": when(string(chain, "checkpoint_at")) if string(chain, "checkpoint_at") else "none nearby",
         "signed up to": f"{number(chain, 'checkpoint_seq'):,}",
-        "files": f"{number(chain, 'segments'):,} segments, {size(number(chain, 'bytes'))}",
+        "files": _files(number(chain, "segments"), number(chain, "bytes")),
     }
     if chain.get("readable") is not True:
         shown = {"state": badge("cannot be read", "bad")}
@@ -97,6 +97,10 @@ def _chain(chain: Object) -> Html:
         "p", {"class": "hint"}, "Check all of it from the files alone: ", el("code", None, "mcp-gateway audit verify")
     )
     return el("section", None, el("h2", None, "Audit chain"), facts(shown), hint)
+
+
+def _files(segments: int, count: int) -> str:
+    return f"{segments:,} segment{'' if segments == 1 else 's'}, {size(count)}"
 
 
 def _config(visit: Visit, status: Object) -> Html:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Final
 
 from gateway.admin.access import Refused
 from gateway.admin.operations import Conflict
 from gateway.admin.pages.facts import number, part, rows, string, strings
+from gateway.admin.pages.json_text import MAX_SHOWN, laid_out
 from gateway.admin.pages.markup import Html, el, join, link, name, text
 from gateway.admin.pages.parts import Line, act, anchor, badge, button, facts, notice, page_of, pager, table, when
 from gateway.admin.pages.visit import Answer, Gateway, Page, Redirect, Visit
 from gateway.errors import AuditUnavailable
 from gateway.protocol import rawjson
 from gateway.protocol.rawjson import JsonError, Object
+from gateway.telemetry.text import printable
 
 SIZE: Final = 25
 _DONE: Final = {
@@ -47,7 +50,7 @@ async def server(gateway: Gateway, visit: Visit) -> Answer:
     target = visit.query.get("server", "")
     first = page_of(visit) * SIZE
     try:
-        found = gateway.views.differences(target, first, SIZE)
+        found = await gateway.views.differences(target, first, SIZE)
     except KeyError as error:
         raise Refused(404, str(error.args[0])) from None
     said = _DONE.get(visit.query.get("done", ""))
@@ -72,7 +75,42 @@ async def server(gateway: Gateway, visit: Visit) -> Answer:
         pager(visit, total, SIZE),
         el("details", None, el("summary", None, "What was recorded"), table("Facts", ("fact", "value"), known)),
     )
-    return Page("Pin of a server", body)
+    return Page(f"Pin of {printable(target, 80)}", body)
+
+
+async def whole(gateway: Gateway, visit: Visit) -> Answer:
+    """Show all of one difference: what people approve must not end where a line does."""
+    target = visit.query.get("server", "")
+    try:
+        found = await gateway.views.difference(target, visit.query.get("item", ""))
+    except KeyError as error:
+        raise Refused(404, str(error.args[0])) from None
+    texts = await asyncio.to_thread(_texts, found)
+    body = join(
+        el("p", None, anchor(link("/pins/server", server=target), "← all that differs")),
+        el("div", {"class": "all"}, *texts),
+    )
+    return Page(
+        f"{printable(target, 80)}: {printable(string(found, 'shown'), 80)}",
+        join(body, _difference(visit, target, found)),
+    )
+
+
+def _texts(found: Object) -> list[Html]:
+    """Lay out both texts, the new one first."""
+    shown = []
+    for words, key in (("Now", "after_text"), ("As approved", "before_text")):
+        shown.append(el("h2", None, words))
+        shown.append(_text(string(found, key), string(found, "aspect")))
+    return shown
+
+
+def _text(value: str, aspect: str) -> Html:
+    if not value:
+        return el("p", {"class": "nothing"}, "Not there.")
+    if aspect != "instructions":
+        return laid_out(value)
+    return el("pre", {"class": "json", "tabindex": "0"}, text(value, MAX_SHOWN))
 
 
 def _whole(visit: Visit, target: str, shown: list[Object]) -> Html:
@@ -95,6 +133,10 @@ def _difference(visit: Visit, server: str, each: Object) -> Html:
     lines = [_line(line) for line in rows(each, "diff")]
     if not lines:
         lines = [_changed("", string(each, "before") or None, string(each, "after") or None)]
+    rest = None
+    if rows(each, "diff") and "after_text" not in each:
+        label = f"All of {string(each, 'shown')}, as approved and as it is now"
+        rest = el("p", None, el("a", {"href": link("/pins/whole", server=server, item=item)}, label))
     diff = table(f"What changed in {string(each, 'shown')}", ("where", "approved", "now"), lines)
     given = _given(server, f"{server}/{item}", {item: string(each, "after")})
     decide = None
@@ -102,7 +144,7 @@ def _difference(visit: Visit, server: str, each: Object) -> Html:
         yes = act(visit, "/pins/approve", given, button("Approve", "primary", aria_label=f"Approve {item}"))
         no = act(visit, "/pins/reject", given, button("Reject", "danger", aria_label=f"Reject {item}"))
         decide = el("div", {"class": "decide"}, yes, no)
-    return el("section", {"class": "difference"}, heading, diff, decide)
+    return el("section", {"class": "difference"}, heading, diff, rest, decide)
 
 
 def _line(line: Object) -> Line:

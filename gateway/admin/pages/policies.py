@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
 from gateway.admin.pages.facts import as_object, number, string
@@ -42,7 +43,7 @@ async def policies(gateway: Gateway, visit: Visit) -> Answer:
         _ways(visit, matrix, row, column),
         _weights(await gateway.views.weights()),
         el("h2", None, "Policies"),
-        _written(gateway),
+        await asyncio.to_thread(_written, gateway),
     )
     return Page("Policies", body)
 
@@ -73,8 +74,8 @@ def _ways(visit: Visit, matrix: Matrix, row: int, column: int) -> Html | None:
     ways = [
         (row > 0, "↑ tools before", max(0, row - 50), column),
         (row + height < matrix.total_tools, "tools after ↓", row + height, column),
-        (column > 0, "← who before", row, max(0, column - 12)),
-        (column + width < matrix.total_whos, "who after →", row, column + width),
+        (column > 0, "← callers before", row, max(0, column - 12)),
+        (column + width < matrix.total_whos, "callers after →", row, column + width),
     ]
     links = [
         anchor(link("/policies", **kept | {"row": str(down), "column": str(right)}), words)
@@ -83,7 +84,7 @@ def _ways(visit: Visit, matrix: Matrix, row: int, column: int) -> Html | None:
     ]
     if not links:
         return None
-    said = f"{matrix.total_tools:,} tools, {matrix.total_whos:,} who"
+    said = f"{matrix.total_tools:,} tools, {matrix.total_whos:,} callers"
     return el("nav", {"class": "pager", "aria-label": "Parts of the matrix"}, links, el("span", None, said))
 
 

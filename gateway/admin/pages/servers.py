@@ -11,6 +11,7 @@ from gateway.admin.pages.parts import Line, anchor, badge, facts, page_of, pager
 from gateway.admin.pages.visit import Answer, Gateway, Page, Visit
 from gateway.admin.views import Chosen, Tally
 from gateway.protocol.rawjson import Object
+from gateway.telemetry.text import printable
 
 SIZE: Final = 100
 HOUR: Final = 3600.0
@@ -32,12 +33,12 @@ async def servers(gateway: Gateway, visit: Visit) -> Answer:
     """Show all of them."""
     found = part(gateway.views.status(), "servers")
     first = page_of(visit) * SIZE
-    shown = [_row(gateway, server, as_object(found[server])) for server in list(found)[first : first + SIZE]]
+    shown = [await _row(gateway, server, as_object(found[server])) for server in list(found)[first : first + SIZE]]
     return Page("Servers", join(table("Servers", HEADS, shown), pager(visit, len(found), SIZE)), live=True)
 
 
-def _row(gateway: Gateway, server: str, status: Object) -> Line:
-    seen = gateway.views.traffic(Chosen(HOUR, "server", server=server)).whole
+async def _row(gateway: Gateway, server: str, status: Object) -> Line:
+    seen = (await gateway.views.traffic(Chosen(HOUR, "server", server=server))).whole
     return [
         anchor(link("/servers/one", server=server), name(server)),
         badge(string(status, "state"), tone(string(status, "state"))),
@@ -48,7 +49,7 @@ def _row(gateway: Gateway, server: str, status: Object) -> Line:
         taken(seen),
         f"{number(status, 'restarts'):,}",
         badge(string(status, "pin") or "off", pin_tone(string(status, "pin"))),
-        text(string(status, "last_error"), 120),
+        el("span", {"class": "words"}, text(string(status, "last_error"), 120)),
     ]
 
 
@@ -92,16 +93,16 @@ async def one(gateway: Gateway, visit: Visit) -> Answer:
         for each in rows(status, "held_back")
     ]
     body = join(
-        _facts(gateway, server, status),
+        await _facts(gateway, server, status),
         table(f"{number(listed, 'total'):,} tools", ("tool", "as clients see it", "definition"), tools),
         pager(visit, number(listed, "total"), SIZE),
         table("Held back", ("name", "kind", "why"), held) if held else None,
     )
-    return Page("A server", body, live=True)
+    return Page(f"Server {printable(server, 80)}", body, live=True)
 
 
-def _facts(gateway: Gateway, server: str, status: Object) -> Html:
-    seen = gateway.views.traffic(Chosen(HOUR, "server", server=server)).whole
+async def _facts(gateway: Gateway, server: str, status: Object) -> Html:
+    seen = (await gateway.views.traffic(Chosen(HOUR, "server", server=server))).whole
     version = " ".join(string(status, key) for key in ("era", "version")).strip()
     retry = status.get("next_retry_s")
     changed = strings(status, "pin_changed")

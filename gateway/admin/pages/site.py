@@ -63,6 +63,7 @@ _SEEN: Final[Mapping[str, Handler]] = {
     "/approvals/one": approvals.one,
     "/pins": pins.servers,
     "/pins/server": pins.server,
+    "/pins/whole": pins.whole,
     "/servers": servers.servers,
     "/servers/one": servers.one,
     "/calls": calls.calls,

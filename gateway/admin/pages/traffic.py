@@ -20,7 +20,7 @@ async def traffic(gateway: Gateway, visit: Visit) -> Answer:
     window, by = visit.query.get("window", "1h"), visit.query.get("by", "tool")
     window, by = window if window in WINDOWS else "1h", by if by in BY else "tool"
     client, server, tool = (visit.query.get(key, "") for key in ("client", "server", "tool"))
-    seen = gateway.views.traffic(Chosen(WINDOWS[window], by, client, server, tool))
+    seen = await gateway.views.traffic(Chosen(WINDOWS[window], by, client, server, tool))
     form = search(
         "/traffic",
         [

@@ -16,17 +16,22 @@ from gateway.downstream.oauth.confirmation import Confirmation
 from gateway.downstream.oauth.discovery import NO_CHALLENGE, Discovery
 from gateway.downstream.oauth.errors import NoToken
 from gateway.downstream.oauth.flight import Flight
+from gateway.downstream.oauth.kept import AGAIN, Kept, Owed
 from gateway.downstream.oauth.shelf import Shelf
 from gateway.downstream.oauth.sources import Source, Wish
 from gateway.downstream.oauth.token import Token
-from gateway.downstream.oauth.turn import turn
+from gateway.downstream.oauth.turn import Turn, turn
 from gateway.downstream.oauth.vault import Vault
-from gateway.tasks import TaskSet
-from gateway.telemetry.logs import get_logger
+from gateway.tasks import TaskSet, outcome
+from gateway.telemetry.logs import get_logger, on_crash
 
 MAX_RENEWALS: Final = 4
 RENEWAL_WINDOW: Final = 60.0
 """Renewals because of refusals within so many seconds; a server that refuses every token gets no more of them."""
+PATIENCE: Final = 40.0
+"""Seconds for a renewal, all documents that lead to it included: less than another replica waits for its turn."""
+LEAVE: Final = 5.0
+"""Seconds for which the end of a connection waits for a token that was asked for: what was given for it is spent."""
 _log = get_logger("oauth")
 
 
@@ -55,7 +60,9 @@ class Bearer:
         self._loaded = False
         self._renewals: deque[float] = deque(maxlen=MAX_RENEWALS)
         self._confirmation = Confirmation(terms.name, terms.owner, terms.shelf, terms.clock)
-        self._unsaved = 0
+        self._kept = Kept(terms.vault, terms.tasks, terms.name, terms.owner)
+        # Not those of the terms: they are cut off when the server's connections end.
+        self._spending = TaskSet(on_crash(_log))
         self._flight = Flight(f"token {terms.name}", terms.tasks)
         self.on_granted: Callable[[], None] = lambda: None
         """Called when a consent has given a token."""
@@ -124,17 +131,37 @@ class Bearer:
             await self._get(old, said, is_wider=is_wider)
             return
         terms = self._terms
-        async with turn(terms.vault, terms.name, "token", terms.owner):
-            kept = await asyncio.to_thread(self._kept)
+        if terms.vault.shared and self._kept.is_behind:
+            # Who renewed now would do so with what others may not know of, and they with what is spent.
+            raise NoToken(f'server "{terms.name}": its last token could not be shared with the other replicas yet')
+        async with turn(terms.vault, terms.name, "token", terms.owner) as ours:
+            kept = await self._kept.load()
             if kept is not None and (old is None or kept.access != old.access):
                 # An earlier connection of this server, or another replica, was here before.
                 self._token = old = kept
                 self.on_found()
                 if kept.is_fresh(terms.clock()):
                     return
-            await self._get(old, said, is_wider=is_wider)
+            try:
+                async with asyncio.timeout(PATIENCE):
+                    token = await self._get(old, said, is_wider=is_wider)
+            except TimeoutError:
+                raise NoToken(f'server "{terms.name}": its authorization server takes too long') from None
+            if token is not None:
+                self._owe(token, kept, ours)
 
-    async def _get(self, old: Token | None, said: Challenge, *, is_wider: bool) -> None:
+    def _owe(self, token: Token, before: Token | None, ours: Turn) -> None:
+        """Keep a token in place of the one before as soon as that works, and let others wait until then."""
+
+        async def then() -> None:
+            self._flight.reset()
+            await ours.end()
+
+        ours.goes_on = True
+        self._kept.save_soon(Owed(token, lambda: self._token is token, lambda other: other != before, then), AGAIN)
+
+    async def _get(self, old: Token | None, said: Challenge, *, is_wider: bool) -> Token | None:
+        """Get a token and keep it; returns it where it could not be kept."""
         before = self._token
         found = await self._terms.discovery.discover(said)
         if old is not None and (old.issuer, old.resource) != (found.server.issuer, found.resource):
@@ -144,7 +171,7 @@ class Bearer:
         if old is not None:
             wanted = scopes.union(old.asked, said.scopes)
         try:
-            token = await self.source.token(Wish(found, wanted, old, is_wider))
+            return await self._spent(Wish(found, wanted, old, is_wider))
         except NoToken:
             if before is not None and not is_wider and old is None and self._token is before:
                 # What is left is another authorization server's; a token that lacks scopes is still good for the rest.
@@ -154,36 +181,47 @@ class Bearer:
                 # It came while somebody was being offered to consent.
                 self.on_found()
             raise
-        await self._keep(token)
+
+    async def _spent(self, wish: Wish) -> Token | None:
+        """Ask for a token, and keep what comes also where nobody waits for it any more; see ``_get``."""
+        ended: list[Token | Exception | None] = []
+
+        async def work() -> None:
+            ended.append(await outcome(self._received(wish)))
+
+        asking = self._spending.start(work(), f"token {self._terms.name}")
+        try:
+            await asyncio.wait([asking])
+        except asyncio.CancelledError:
+            await asyncio.wait([asking], timeout=LEAVE)
+            raise
+        (end,) = ended
+        if isinstance(end, Exception):
+            raise end
+        return end
+
+    async def _received(self, wish: Wish) -> Token | None:
+        token = await self.source.token(wish)
+        is_kept = await self._keep(token)
         _log.info("token_received", server=self._terms.name, of_a_principal=bool(self._terms.owner))
+        return None if is_kept else token
 
     async def _load(self) -> None:
         if not self._loaded:
-            kept = await asyncio.to_thread(self._kept) if self.source.is_kept else None
+            kept = await self._kept.load() if self.source.is_kept else None
             if not self._loaded:
                 self._loaded, self._token = True, self._token or kept
 
-    def _kept(self) -> Token | None:
-        return Token.of_object(self._terms.vault.load(self._terms.name, "token", self._terms.owner))
-
-    async def _keep(self, token: Token | None) -> None:
+    async def _keep(self, token: Token | None) -> bool:
         self._token = token
-        if self.source.is_kept:
-            await self._save(token)
-
-    async def _save(self, token: Token | None) -> None:
-        self._unsaved += 1
-        try:
-            await asyncio.to_thread(self._write, token)
-        finally:
-            self._unsaved -= 1
+        return await self._kept.save(token) if self.source.is_kept else True
 
     async def reread(self) -> bool:
         """Take what another replica has kept meanwhile; tells whether that is a token where there was none."""
-        if not self.source.is_kept or self._unsaved:
+        if not self.source.is_kept or self._kept.is_behind:
             return False
-        kept, had = await asyncio.to_thread(self._kept), self._token is not None
-        if kept is None or kept == self._token or self._unsaved:
+        kept, had = await self._kept.load(), self._token is not None
+        if kept is None or kept == self._token or self._kept.is_behind:
             return False
         self._token, self._loaded = kept, True
         self._flight.reset()
@@ -192,10 +230,6 @@ class Bearer:
             self.on_found()
             self.on_granted()
         return not had
-
-    def _write(self, token: Token | None) -> None:
-        value = token.as_object() if token is not None else {}
-        self._terms.vault.store(value, self._terms.name, "token", self._terms.owner)
 
     # Consents.
 
@@ -223,7 +257,7 @@ class Bearer:
         self._flight.reset()
         self.on_granted()
         if self.source.is_kept:
-            self._terms.tasks.start(self._save(token), f"keep token {self._terms.name}")
+            self._kept.save_soon(Owed(token, lambda: self._token is token))
 
 
 def _header(token: Token) -> Mapping[str, str]:

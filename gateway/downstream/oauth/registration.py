@@ -6,7 +6,6 @@ kept by issuer and never shown to another one.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from gateway.downstream.oauth.errors import NoToken
 from gateway.downstream.oauth.fetch import Fetcher
 from gateway.downstream.oauth.metadata import AuthorizationServer
 from gateway.downstream.oauth.turn import turn
-from gateway.downstream.oauth.vault import Vault
+from gateway.downstream.oauth.vault import Vault, stored
 from gateway.protocol.rawjson import Object, Value
 
 CLIENT_NAME: Final = "MCP gateway"
@@ -112,7 +111,10 @@ class Registry:
         secret = answer.document.get("client_secret")
         secret = secret if isinstance(secret, str) else ""
         client = Client(identifier, _method(answer.document, secret), secret)
-        await self._keep(server, client, answer.document.get("client_secret_expires_at"))
+        is_kept = await self._keep(server, client, answer.document.get("client_secret_expires_at"))
+        if self.vault.shared and not is_kept:
+            # What is granted to a client that the other replicas do not know cannot be renewed by them.
+            raise NoToken(f'server "{self.name}": the registration at its authorization server cannot be kept now')
         return client
 
     def _metadata(self, server: AuthorizationServer, scopes: tuple[str, ...]) -> Object:
@@ -124,7 +126,7 @@ class Registry:
             document["scope"] = " ".join(scopes)
         return document
 
-    async def _keep(self, server: AuthorizationServer, client: Client, expires: Value) -> None:
+    async def _keep(self, server: AuthorizationServer, client: Client, expires: Value) -> bool:
         book = await self._load()
         entries = {issuer: entry for issuer, entry in _entries(book).items() if issuer != server.issuer}
         for issuer in list(entries)[: max(0, len(entries) - MAX_ISSUERS + 1)]:
@@ -136,13 +138,18 @@ class Registry:
             "redirect_uri": self.redirect_uri,
             "expires_at": expires if isinstance(expires, (int, float)) else 0,
         }
-        await self._store(book | {"registered": entries})
+        return await self._store(book | {"registered": entries})
 
     async def _load(self) -> Object:
-        return await asyncio.to_thread(self.vault.load, self.name, _BOOK)
+        try:
+            return await self.vault.beside(self.vault.read, self.name, _BOOK)
+        except OSError:
+            # Taken for none it would let another authorization server in, or be replaced by less.
+            text = "what the gateway is to its authorization server cannot be read now"
+            raise NoToken(f'server "{self.name}": {text}') from None
 
-    async def _store(self, book: Object) -> None:
-        await asyncio.to_thread(self.vault.store, book, self.name, _BOOK)
+    async def _store(self, book: Object) -> bool:
+        return await stored(self.vault, book, self.name, _BOOK)
 
 
 def _entries(book: Object) -> Object:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Final, Protocol
+from typing import Final, ParamSpec, Protocol, TypeVar
 
 from gateway.protocol import rawjson
 from gateway.protocol.rawjson import JsonError, Object, Value
@@ -22,6 +23,8 @@ _TURN: Final = "turn"
 CREDENTIALS: Final = "credentials/"
 MAX_FILE: Final = 256 * 1024
 _log = get_logger("oauth")
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Vault(Protocol):
@@ -31,11 +34,21 @@ class Vault(Protocol):
     def shared(self) -> bool:
         """Whether other replicas read and write here too."""
 
-    def load(self, *context: str) -> Object:
-        """Return what was kept; empty where there is nothing."""
+    async def beside(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run work that reads or writes here beside the loop; see ``Documents``."""
 
-    def store(self, value: Object, *context: str) -> None:
-        """Keep a value in place of an earlier one; an empty one is forgotten."""
+    def read(self, *context: str) -> Object:
+        """Return what was kept; empty where there is nothing that is of use.
+
+        Raises:
+            OSError: that cannot be told now.
+        """
+
+    def load(self, *context: str) -> Object:
+        """Return what was kept; empty where there is nothing, or it cannot be read."""
+
+    def store(self, value: Object, *context: str) -> bool:
+        """Keep a value in place of an earlier one, an empty one is forgotten; tells whether that worked."""
 
     def name(self, *context: str) -> str:
         """Return the name of the document of a context, "" where it is none."""
@@ -59,15 +72,24 @@ class MemoryVault:
     def __init__(self) -> None:
         self._kept: dict[tuple[str, ...], Object] = {}
 
-    def load(self, *context: str) -> Object:
+    async def beside(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Nothing here blocks."""
+        return work(*args, **kwargs)
+
+    def read(self, *context: str) -> Object:
         """Return what was kept; empty where there is nothing."""
         return dict(self._kept.get(context, {}))
 
-    def store(self, value: Object, *context: str) -> None:
+    def load(self, *context: str) -> Object:
+        """Do the same."""
+        return self.read(*context)
+
+    def store(self, value: Object, *context: str) -> bool:
         """Keep a value in place of an earlier one; an empty one is forgotten."""
         self._kept.pop(context, None)
         if value:
             self._kept[context] = dict(value)
+        return True
 
     def name(self, *context: str) -> str:
         """Nothing here is a document."""
@@ -94,17 +116,29 @@ class SealedVault:
         """Whether other replicas read and write here too."""
         return self._documents.shared
 
+    async def beside(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run work that reads or writes here beside the loop; see ``Documents``."""
+        return await self._documents.beside(work, *args, **kwargs)
+
     def load(self, *context: str) -> Object:
-        """Return what was kept; empty where there is nothing that opens."""
+        """Return what was kept; empty where there is nothing that can be read."""
         try:
-            document = self._documents.load(self.name(*context))
-            if document is None:
-                return {}
+            return self.read(*context)
+        except OSError as error:
+            _log.warning("credential_not_read", server=context[0], error=type(error).__name__)
+            return {}
+
+    def read(self, *context: str) -> Object:
+        """Return what was kept; empty where there is nothing that opens; see ``Vault``."""
+        document = self._documents.load(self.name(*context))
+        if document is None:
+            return {}
+        try:
             token = document.data[:MAX_FILE].decode("ascii").strip()
             value = rawjson.decode_strict(self._sealer.open(_PURPOSE, token, _bound(context)))
             if not self._sealer.is_newest(token):
                 self._reseal(value, document.version, context)
-        except (OSError, UnicodeDecodeError, SealError, JsonError) as error:
+        except (UnicodeDecodeError, SealError, JsonError) as error:
             _log.warning("credential_not_read", server=context[0], error=type(error).__name__)
             return {}
         return value if isinstance(value, dict) else {}
@@ -116,13 +150,15 @@ class SealedVault:
         with suppress(Conflict, OSError):
             self._documents.replace(self.name(*context), token.encode("ascii"), version)
 
-    def store(self, value: Object, *context: str) -> None:
+    def store(self, value: Object, *context: str) -> bool:
         """Keep a value in place of an earlier one; an empty one is forgotten. What cannot be written is logged."""
         token = self._sealer.seal(_PURPOSE, rawjson.encode(value), _bound(context)) if value else ""
         try:
             self._documents.replace(self.name(*context), token.encode("ascii") or None, None)
         except OSError as error:
             _log.error("credential_not_kept", server=context[0], error=type(error).__name__)
+            return False
+        return True
 
     def name(self, *context: str) -> str:
         """Return the name of the document of a context."""
@@ -154,3 +190,21 @@ class SealedVault:
 
 def _bound(context: tuple[str, ...]) -> bytes:
     return rawjson.canonical(list(context))
+
+
+async def loaded(vault: Vault, *context: str) -> Object:
+    """Load beside the loop; what cannot be asked for now is as good as unreadable."""
+    try:
+        return await vault.beside(vault.load, *context)
+    except OSError as error:
+        _log.warning("credential_not_read", server=context[0], error=type(error).__name__)
+        return {}
+
+
+async def stored(vault: Vault, value: Object, *context: str) -> bool:
+    """Store beside the loop; tells whether that worked."""
+    try:
+        return await vault.beside(vault.store, value, *context)
+    except OSError as error:
+        _log.error("credential_not_kept", server=context[0], error=type(error).__name__)
+        return False

@@ -21,6 +21,8 @@ _LITERAL: Final = "/%:@!$&'()*+,;=~"
 _IN_QUERY: Final = _LITERAL + "?[]"
 _PORTS: Final = {"http": 80, "https": 443}
 MAX_ADDRESS: Final = 2_048
+METHOD_FIELD: Final = "_method"
+"""A field by which many frameworks take a request for one of another method."""
 _SHOWN: Final = 128
 _SET_URL: Final = "set url to the address that is to be called"
 
@@ -44,7 +46,12 @@ class Terms:
     @property
     def fixed(self) -> frozenset[str]:
         """The names, as they compare, of query parameters that no argument may set."""
-        return frozenset(query_name(name) for name, _ in parse_qsl(self.query, keep_blank_values=True))
+        return names_in(self.query)
+
+
+def names_in(query: str) -> frozenset[str]:
+    """Return the names of a query's parameters, as they compare."""
+    return frozenset(query_name(name) for name, _ in parse_qsl(query, keep_blank_values=True))
 
 
 def query_name(name: str) -> str:
@@ -134,16 +141,28 @@ def is_dots(segment: str) -> bool:
     return unquote(segment) in (".", "..")
 
 
-def template_of(path: str) -> str:
-    """Return the path of an operation as it is sent, with its ``{names}`` still in it.
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an operation is called: its path, with its ``{names}`` still in it, and a query that always goes along."""
+
+    template: str
+    query: str = ""
+
+
+def place_of(path: str) -> Place:
+    """Read the key of an operation's path. A fragment only tells operations of one path apart, and is never sent.
 
     Raises:
         DocumentError: it is none that can be called.
     """
-    if not path.startswith("/") or any(sign in path for sign in "?#\\"):
-        raise DocumentError("has a path that is none: it needs to begin with / and to hold no ? and no #")
-    pieces = re.split(r"(\{[^{}/]{1,128}\})", path)
+    sent, _, _ = path.partition("#")
+    plain, _, query = sent.partition("?")
+    if not plain.startswith("/") or "\\" in plain:
+        raise DocumentError("has a path that is none: it needs to begin with /")
+    if "{" in query:
+        raise DocumentError("has names in the query of its path, where only values can stand")
+    pieces = re.split(r"(\{[^{}/]{1,128}\})", plain)
     made = "".join(each if number % 2 else _literal(each) for number, each in enumerate(pieces))
     if any(is_dots(segment) for segment in made.split("/")):
         raise DocumentError("has a path that leads upwards")
-    return made
+    return Place(made, quote(query, safe=_IN_QUERY, errors="replace"))

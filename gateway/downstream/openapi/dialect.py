@@ -15,6 +15,7 @@ import aiohttp
 from gateway.downstream.client import failure
 from gateway.downstream.dialect import Hello, Page, Peer
 from gateway.downstream.flights import Flight, Flights
+from gateway.downstream.openapi.addresses import names_in
 from gateway.downstream.openapi.answer import Answered, result_of
 from gateway.downstream.openapi.channel import ApiChannel
 from gateway.downstream.openapi.operations import Operation
@@ -143,8 +144,10 @@ class OpenApi:
             BadArgument: an argument cannot be sent.
         """
         terms, arguments = self._channel.terms, call.arguments
-        place = target(operation.template, operation.parameters, arguments, terms.query, terms.fixed)
-        payload = payload_of(operation.body, arguments, terms.fixed) if operation.body is not None else None
+        own = "&".join(filter(None, (terms.query, operation.query)))
+        fixed = terms.fixed | names_in(operation.query)
+        place = target(operation.template, operation.parameters, arguments, own, fixed)
+        payload = payload_of(operation.body, arguments, fixed) if operation.body is not None else None
         fields = header_fields(operation.parameters, arguments) | {"Accept": operation.accept}
         if payload is None:
             return Outgoing(place, fields)

@@ -5,6 +5,7 @@ Only references into the document itself are followed: nothing in it makes the g
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -27,6 +28,10 @@ _SHOWN: Final = 96
 
 METHODS: Final = ("get", "put", "post", "delete", "options", "head", "patch", "query")
 """Members of a path that are operations. Not ``trace``: its answer would hold the gateway's own credentials."""
+
+_METHOD: Final = re.compile(r"[A-Z][A-Z0-9-]{0,31}")
+"""Others of 3.2 (``additionalOperations``); the HTTP client writes all in capitals."""
+_NEVER: Final = frozenset({"TRACE", "CONNECT", *map(str.upper, METHODS)})
 
 
 class DocumentError(Exception):
@@ -132,10 +137,23 @@ class Document:
             except DocumentError as error:
                 yield path, str(error)
                 continue
-            for method in METHODS:
-                node = item.get(method)
-                if isinstance(node, dict) and (method != "query" or self.minor >= 2):
-                    count += 1
-                    if count > MAX_OPERATIONS:
-                        raise DocumentError(f"has more than {MAX_OPERATIONS} operations")
-                    yield Found(method.upper(), path, item, node)
+            for each in self._of(path, item):
+                count += 1
+                if count > MAX_OPERATIONS:
+                    raise DocumentError(f"has more than {MAX_OPERATIONS} operations")
+                yield each
+
+    def _of(self, path: str, item: Object) -> Iterator[Found | tuple[str, str]]:
+        """Yield the operations of one path."""
+        for method in METHODS:
+            node = item.get(method)
+            if isinstance(node, dict) and (method != "query" or self.minor >= 2):
+                yield Found(method.upper(), path, item, node)
+        more = item.get("additionalOperations") if self.minor >= 2 else None
+        for name, node in (more if isinstance(more, dict) else {}).items():
+            if not isinstance(node, dict):
+                continue
+            if _METHOD.fullmatch(name) and name not in _NEVER:
+                yield Found(name, path, item, node)
+            else:
+                yield f"{printable(name, _SHOWN)} {path}", "has a method that is not sent"

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from gateway.downstream.openapi.addresses import Terms, base_of, template_of
+from gateway.downstream.openapi.addresses import METHOD_FIELD, Place, Terms, base_of, names_in, place_of
 from gateway.downstream.openapi.bodies import Body, Field, body_of
 from gateway.downstream.openapi.document import Document, DocumentError, Found
 from gateway.downstream.openapi.output import Output, answers, is_json, output_of
@@ -40,7 +40,10 @@ _PATTERN: Final = b'"pattern"'
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Operation:
-    """One tool. ``template`` is the whole path, with its ``{names}``; ``item`` the definition as it is listed."""
+    """One tool. ``template`` is the whole path, with its ``{names}``; ``item`` the definition as it is listed.
+
+    ``query`` goes along whatever the arguments are.
+    """
 
     method: str
     template: str
@@ -50,6 +53,7 @@ class Operation:
     output: Output | None
     definition: Definition
     item: Raw
+    query: str = ""
 
     @property
     def is_safe(self) -> bool:
@@ -85,7 +89,8 @@ def operation_of(document: Document, found: Found, name: str, terms: Terms) -> O
     general, own = base_of(terms, levels[2]), base_of(terms, *levels)
     if own.origin != general.origin:
         raise DocumentError("is called at another origin than the rest of the document")
-    template = own.prefix + template_of(found.path)
+    place = _place(found, terms)
+    template = own.prefix + place.template
     parameters = parameters_of(document, found, terms)
     body = body_of(document, found, parameters)
     accept = _accept(document, found.node.get("responses"))
@@ -96,7 +101,7 @@ def operation_of(document: Document, found: Found, name: str, terms: Terms) -> O
         plan.append(own.origin)
     about: Object = {
         "method": found.method,
-        "path": template,
+        "path": f"{template}?{place.query}" if place.query else template,
         "digest": hashlib.sha256(rawjson.canonical(plan)).hexdigest(),
     }
     parts = (parameters, body)
@@ -110,7 +115,14 @@ def operation_of(document: Document, found: Found, name: str, terms: Terms) -> O
     except JsonError as error:
         raise DocumentError(f"has a definition that is not acceptable: {error.reason}") from None
     document.tell(memoryview(item).nbytes)
-    return Operation(found.method, template, parameters, body, accept, output, definition, item)
+    return Operation(found.method, template, parameters, body, accept, output, definition, item, place.query)
+
+
+def _place(found: Found, terms: Terms) -> Place:
+    place = place_of(found.path)
+    if names_in(place.query) & (terms.fixed | {METHOD_FIELD}):
+        raise DocumentError("has a query in its path that would set what it may not")
+    return place
 
 
 def _definition(value: Object) -> tuple[Definition, Raw]:

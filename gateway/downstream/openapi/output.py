@@ -32,6 +32,7 @@ _MOST: Final = 16
 """Schemas at once that are looked into, each in so many levels."""
 _MAX_RESPONSES: Final = 100
 _MAX_NAME: Final = 128
+_ANY: Final = ("*/*", "application/*")
 _SUCCESS: Final = re.compile(r"2[0-9]{2}|2XX", re.IGNORECASE)
 
 
@@ -111,7 +112,13 @@ def answers(document: Document, responses: Value) -> Iterator[tuple[str, Value]]
 def output_of(document: Document, responses: Value) -> Output | None:
     """Return what the document promises of answers; None where that is nothing that can be promised here."""
     try:
-        schema = next((schema for media, schema in answers(document, responses) if is_json(media)), None)
+        found = [*answers(document, responses)]
+        schema = next((schema for media, schema in found if is_json(media)), None)
+        if schema is None:
+            # Frameworks that leave the media type to the request mean JSON by an object or a list.
+            schema = next(
+                (schema for media, schema in found if media in _ANY and _is_structured(document, schema)), None
+            )
         if schema is None or not _PROMISES.intersection(document.resolved(schema)):
             return None
         wraps = not _is_object(document, schema)
@@ -132,6 +139,10 @@ def _is_object(document: Document, schema: Value, depth: int = _DEEPEST) -> bool
         return True
     several = parts if isinstance(parts, list) and depth else []
     return kind is None and any(_is_object(document, part, depth - 1) for part in several[:_MOST])
+
+
+def _is_structured(document: Document, schema: Value) -> bool:
+    return document.resolved(schema).get("type") == "array" or _is_object(document, schema)
 
 
 def _root(conversion: Conversion, schema: Value, wraps: bool) -> Object:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from gateway.downstream.openapi.addresses import Terms, query_name
+from gateway.downstream.openapi.addresses import Terms, names_in, place_of, query_name
 from gateway.downstream.openapi.document import Document, DocumentError, Found
 from gateway.downstream.openapi.output import is_json, media_of
 from gateway.protocol.rawjson import Object, Value
@@ -51,7 +51,7 @@ _ORDER: Final = ("path", "query", "header", "cookie")
 
 @dataclass(frozen=True, slots=True)
 class _Ours:
-    """What the config sends with every request: names of header fields and of query parameters, as they compare."""
+    """What is sent whatever the arguments are: names of header fields and of query parameters, as they compare."""
 
     fields: frozenset[str]
     query: frozenset[str]
@@ -105,8 +105,9 @@ def parameters_of(document: Document, found: Found, terms: Terms) -> tuple[Param
                 nodes[place, name.lower() if place == "header" else name] = node
     if len(nodes) > MAX_PARAMETERS:
         raise DocumentError(f"has more than {MAX_PARAMETERS} parameters")
-    ours = _Ours(frozenset(field_name(name) for name in terms.headers), terms.fixed)
-    in_path = dict.fromkeys(_NAMES_IN_PATH.findall(found.path))
+    called = place_of(found.path)
+    ours = _Ours(frozenset(field_name(name) for name in terms.headers), terms.fixed | names_in(called.query))
+    in_path = dict.fromkeys(_NAMES_IN_PATH.findall(called.template))
     for name in in_path:
         nodes.setdefault(("path", name), {"name": name, "in": "path", "required": True, "schema": {"type": "string"}})
     taken: dict[str, str] = {}

@@ -58,6 +58,11 @@ _DESCRIPTIVE: Final = frozenset(
 time, and a client would then throw away an answer that it can use."""
 
 _NESTED: Final = _ONE | _SEVERAL | _NAMED
+_OF_THE_SAME: Final = frozenset({"allOf", "anyOf", "oneOf", "if", "then", "else"})
+"""What says more about the same value, not about something in it."""
+_DEEPEST: Final = 3
+_MOST: Final = 16
+"""Schemas at once that are looked into for hidden properties, each in so many levels."""
 
 Assemble: TypeAlias = Callable[["Conversion"], Object]
 
@@ -135,6 +140,8 @@ class Conversion:
         self._depth = 0
         self._deepest = 0
         self._names: dict[str, str] = {}
+        self._left_out: frozenset[str] = frozenset()
+        """Properties of the value at hand that are left out, whichever of several schemas at once names them."""
 
     def of(self, schema: Value) -> Value:
         """Convert one schema.
@@ -192,7 +199,7 @@ class Conversion:
 
     def _in_place(self, reference: str) -> Value:
         """Convert what a reference points to; once for the whole document where nothing else has a say in it."""
-        alone = not self._kept and not self._rules.cut
+        alone = not self._kept and not self._rules.cut and not self._left_out
         key = (reference, self._rules.for_request, self._rules.patterns)
         if alone and key in self._document.converted:
             value, values, height = self._document.converted[key]
@@ -229,11 +236,15 @@ class Conversion:
     def _plain(self, schema: Object) -> Object:
         made: Object = {}
         is_cut = 0 < self._rules.cut <= self._depth
+        outer = self._left_out
+        left_out = outer | self._hidden(schema) if self._rules.for_request else outer
         for key, item in schema.items():
+            self._left_out = left_out if key in _OF_THE_SAME else frozenset()
             if self._rules.for_request or (key in _DESCRIPTIVE and not (is_cut and key in _NESTED)):
                 for name, value in self._member(key, item):
                     made[name] = value
-        self._require(made, schema)
+        self._left_out = outer
+        self._require(made, schema, left_out)
         self._bound(made, schema)
         self._encoding(made, schema)
         return self._nullable(made, schema)
@@ -279,13 +290,24 @@ class Conversion:
             return False
         return schema.get(word) is True or self._document.resolved(schema).get(word) is True
 
-    def _require(self, made: Object, schema: Object) -> None:
-        required, properties = schema.get("required"), schema.get("properties")
+    def _hidden(self, schema: Object, depth: int = _DEEPEST) -> frozenset[str]:
+        """Return the names of properties that are left out, of all schemas that hold at once."""
+        properties, parts = schema.get("properties"), schema.get("allOf")
+        written = properties if isinstance(properties, dict) else {}
+        if depth < _DEEPEST:
+            # Those of the schema itself are counted where they are converted.
+            self._document.work(len(written))
+        found = frozenset(name for name, each in written.items() if self.hides(each))
+        for part in parts[:_MOST] if isinstance(parts, list) and depth else ():
+            found |= self._hidden(self._document.resolved(part), depth - 1)
+        return found
+
+    def _require(self, made: Object, schema: Object, left_out: frozenset[str]) -> None:
+        required = schema.get("required")
         if not isinstance(required, list) or not self._rules.for_request:
             return
         self._work(len(required))
-        written = properties if isinstance(properties, dict) else {}
-        names = [name for name in required if isinstance(name, str) and not self.hides(written.get(name))]
+        names = [name for name in required if isinstance(name, str) and name not in left_out]
         if names:
             made["required"] = [*dict.fromkeys(names)]
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 from urllib.parse import quote, unquote
 
-from gateway.downstream.openapi.addresses import is_dots, query_name
+from gateway.downstream.openapi.addresses import METHOD_FIELD, query_name
 from gateway.downstream.openapi.output import is_json
 from gateway.downstream.openapi.parameters import Parameter
 from gateway.protocol import rawjson
@@ -26,7 +26,8 @@ _RESERVED: Final = ":/?@!$'()*,="
 Nor the semicolon, which some servers take for the end of a value.
 """
 _COOKIE: Final = "!#$&'()*+./:<=>?@[]^`{|}"
-_CONTROLS: Final = re.compile(r"[\x00-\x1f\x7f]")
+_CONTROLS: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+"""Those above ASCII too: some parsers of header fields take U+0085 for the end of a line."""
 _BETWEEN: Final[Mapping[str, str]] = {"form": ",", "spaceDelimited": "%20", "pipeDelimited": "%7C"}
 _DECODINGS: Final = 3
 _EXACT: Final = 2**53
@@ -82,8 +83,10 @@ def path_of(template: str, parameters: Iterable[Parameter], arguments: Object) -
             made[parameter.name] = _segment(parameter, arguments.get(parameter.argument))
     path = re.sub(r"\{([^{}/]{1,128})\}", lambda match: made.get(match[1], match[0]), template)
     for parameter in parameters:
-        if parameter.place == "path" and any(is_dots(segment) for segment in path.split("/")):
-            raise BadArgument(parameter.argument, "it would lead to another path")
+        if parameter.place == "path":
+            # What two of them make together counts as well.
+            for segment in path.split("/"):
+                _stays(parameter, unquote(segment))
     return path
 
 
@@ -113,7 +116,7 @@ def _stays(parameter: Parameter, text: str) -> None:
     for _ in range(_DECODINGS):
         if _CONTROLS.search(text):
             raise BadArgument(parameter.argument, "it holds a control character")
-        if any(part.partition(";")[0] in (".", "..") for part in re.split(r"[/\\]", text)):
+        if any(part.partition(";")[0].strip() in (".", "..") for part in re.split(r"[/\\]", text)):
             raise BadArgument(parameter.argument, "it would lead to another path")
         text = unquote(text)
 
@@ -193,7 +196,7 @@ def may_choose(argument: str, name: str, fixed: frozenset[str]) -> None:
     match query_name(name):
         case plain if plain in fixed:
             raise BadArgument(argument, "it would set what the gateway's own configuration sets")
-        case "_method":
+        case plain if plain == METHOD_FIELD:
             raise BadArgument(argument, "it would make the request one of another method")
 
 

@@ -9,15 +9,18 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from gateway.endpoint import fit
+from gateway.endpoint.legacy.question_span import followed
 from gateway.model.call import Call
 from gateway.model.exchange import Ask, Exchange
 from gateway.protocol import jsonrpc, methods, rawjson
 from gateway.protocol.jsonrpc import ErrorObject, Id, Response
 from gateway.protocol.rawjson import Members, Object, Raw, Value
 from gateway.replicas.identity import is_replica_id
+from gateway.telemetry.spans import OFF, Tracer
 
 MAX_OPEN: Final = 256
 """Questions of one session that may wait for answers at once; one more is refused in the client's place."""
@@ -35,7 +38,8 @@ _MARK: Final = "ask-"
 class Asks:
     """The questions of one session that wait for answers; each names the ``replica`` that asks, where it has a name."""
 
-    def __init__(self, replica: str = "") -> None:
+    def __init__(self, replica: str = "", tracer: Tracer = OFF) -> None:
+        self.tracer = tracer
         self._mark = f"{_MARK}{replica}-" if replica else _MARK
         self._open: dict[Id, asyncio.Future[Response | None]] = {}
         self._numbers = itertools.count(1)
@@ -121,7 +125,7 @@ def asker(asks: Asks, send: Send, call: Call, exchange: Exchange, sent_to: Calla
         identifier = page.get("elicitationId") if isinstance(page, dict) else None
         if isinstance(identifier, str):
             sent_to(identifier)
-        given, error = await _one(asks, send, question, lambda given: ids.update({key: given}))
+        given, error = await _one(_Way(asks, send, call), question, lambda given: ids.update({key: given}))
         if error is not None:
             exchange.refusals[key] = error
         return given
@@ -137,12 +141,29 @@ def asker(asks: Asks, send: Send, call: Call, exchange: Exchange, sent_to: Calla
 _Given: TypeAlias = tuple[Value, ErrorObject | None]
 
 
-async def _one(asks: Asks, send: Send, members: Members, asked: Callable[[Id], None]) -> _Given:
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """How the client of a call is asked."""
+
+    asks: Asks
+    send: Send
+    call: Call
+
+
+async def _one(way: _Way, members: Members, asked: Callable[[Id], None]) -> _Given:
     """Return an answer; for an error of the client what stands for it where errors are no answers, and the error."""
     method = rawjson.peek(members.get("method"))
     if not isinstance(method, str):
         return None, None
-    response = await asks.put(send, method, members.get("params"), asked)
+
+    async def put(params: Raw | None, sent: Callable[[Id], None]) -> Response | None:
+        def told(identifier: Id) -> None:
+            asked(identifier)
+            sent(identifier)
+
+        return await way.asks.put(way.send, method, params, told)
+
+    response = await followed(way.asks.tracer, way.call, members, put)
     if response is not None and response.result is not None:
         return response.result, None
     # Elicitation has a word for "no answer"; the others have none, so that the call must do without.

@@ -72,7 +72,7 @@ class Handshake:
             capabilities=_declared(params, "capabilities"),
             info=_declared(params, "clientInfo"),
             used=time.monotonic(),
-            asks=Asks(self._equipment.services.post.name),
+            asks=self._asks(),
             tracks=self._tracks(version),
         )
         evicted = self._add(session, request.id)
@@ -86,6 +86,9 @@ class Handshake:
         guidance = inbound.moment.guidance(session.principal, session.view)
         members = discover.handshake(session.version, offered, guidance, runs_tasks=runs_tasks)
         return Answer(jsonrpc.encode_result(request.id, members), headers={headers.SESSION_ID: session.id})
+
+    def _asks(self) -> Asks:
+        return Asks(self._equipment.services.post.name, self._equipment.services.tracer)
 
     def _tracks(self, version: str) -> Tracks:
         # Clients of older versions would take an event without data for a broken message (G018).
@@ -124,7 +127,7 @@ class Handshake:
             info=declared[1],
             used=time.monotonic(),
             log_level=facts.log_level,
-            asks=Asks(self._equipment.services.post.name),
+            asks=self._asks(),
             tracks=self._tracks(facts.version),
             elsewhere=dict(facts.uris),
             revision=facts.revision,

@@ -32,6 +32,9 @@ MAX_ENDED: Final = 4096
 """Ids of sessions that ended and are remembered: one that is just being taken over must not come back. As many of
 those whose end could not be told yet."""
 
+MARKED: Final = 300.0
+"""Seconds for which the store says that a session has ended, to a replica whose connection to it was just away."""
+
 TURN: Final = 2.0
 """Seconds after which a turn is over, whatever became of who had it."""
 PATIENCE: Final = 1.0
@@ -114,7 +117,7 @@ class Roster:
             session.agreed = Agreed(said.revision, said.log_level, dict(said.uris))
         if session.ended:
             # It ended while this was under way.
-            await self._means.store.delete(facts.key_of(session.id))
+            await self._forget(session.id)
 
     async def changed(self, session: Session) -> None:
         """Have those who know a session already hear that it is different now, and others find it so."""
@@ -176,7 +179,7 @@ class Roster:
         if self.alone:
             return
         self._remember(self._gone, session.id)
-        await self._means.store.delete(facts.key_of(session.id))
+        await self._forget(session.id)
         if not await self._means.post.broadcast(_ENDED, {"id": session.id}):
             self._remember(self._untold, session.id)
 
@@ -187,6 +190,17 @@ class Roster:
         await self._means.store.delete(facts.key_of(session.id))
         await self._means.post.broadcast(_ENDED, {"id": session.id, "evicted": True})
 
+    async def _forget(self, identifier: str) -> None:
+        """Take an ended session from the store; who missed that it ended would else write it anew."""
+        if self._means.store.reaches_others:
+            await self._mark(identifier, MARKED)
+        else:
+            await self._means.store.delete(facts.key_of(identifier))
+
+    async def _mark(self, identifier: str, seconds: float) -> None:
+        mark = facts.seal_end(self._means.sealer, identifier, seconds + REFRESH)
+        await self._means.store.put(facts.key_of(identifier), mark, seconds)
+
     def _remember(self, where: OrderedDict[str, None], identifier: str) -> None:
         where[identifier] = None
         if len(where) > MAX_ENDED:
@@ -196,8 +210,7 @@ class Roster:
         """Say which sessions ended while the store was away. Who comes back to it later than this finds it there."""
         while self._untold and self._means.store.reaches_others:
             identifier = next(iter(self._untold))
-            mark = facts.seal_end(self._means.sealer, identifier, IDLE + REFRESH)
-            await self._means.store.put(facts.key_of(identifier), mark, IDLE)
+            await self._mark(identifier, IDLE)
             if not await self._means.post.broadcast(_ENDED, {"id": identifier}):
                 return
             self._untold.pop(identifier, None)
@@ -249,7 +262,7 @@ class Roster:
         if session is not None:
             self._here.ended_elsewhere(session)
             # A note that it is in use may have been on its way.
-            self._tasks.start(self._means.store.delete(facts.key_of(identifier)), "session-delete")
+            self._tasks.start(self._forget(identifier), "session-delete")
 
     def _heard_crowded_out(self, session: Session) -> None:
         if session.busy:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from gateway.admin.access import Refused
 from gateway.admin.operations import Act, Forbidden
 from gateway.admin.pages import approvals
 from gateway.admin.pages.approvals import SIZE
+from gateway.admin.pages.markup import Html, text
 from gateway.admin.pages.visit import Redirect
 from tests.kit.pages import ENTRY, REFUSALS, SHOWN, Told, page, posted, visit
 
@@ -40,6 +43,20 @@ async def test_one_is_shown_whole_with_exactly_its_arguments() -> None:
     assert 'action="/ui/approvals/approve"' in shown
     assert 'action="/ui/approvals/deny"' in shown
     assert shown.count('name="csrf" value="mark"') == 2
+
+
+async def test_arguments_are_laid_out_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They may be 128 KiB of numbers."""
+    threads = []
+
+    def laid_out(source: str) -> Html:
+        threads.append(threading.current_thread())
+        return text(source)
+
+    monkeypatch.setattr("gateway.admin.pages.approvals.laid_out", laid_out)
+    await approvals.one(Told().gateway, visit("/approvals/one", id="e1"))
+    assert threads
+    assert threading.main_thread() not in threads
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,11 @@ def test_a_long_text_is_cut_and_says_so() -> None:
     assert "Cut after" in laid_out('"' + "x" * MAX_SHOWN + '"').text
 
 
+def test_a_text_that_does_not_end_is_shown_in_one_go() -> None:
+    broken = '"' + '\\"' * 100_000
+    assert shown(broken) == broken
+
+
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(10**6), 10**6) | st.text('ab{}[],:"\\ <>&', max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text('ab"\\,', max_size=4), inner, max_size=3),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.admin.pages.markup import document, el, external, join, lines, link, name, text, typed
+from gateway.admin.pages.markup import document, el, external, join, link, name, painted, text, typed
 from tests.kit.pages import HOSTILE, SHOWN, check
 
 
@@ -69,6 +69,5 @@ def test_attributes_can_be_left_out_or_have_no_value() -> None:
 
 def test_pieces_and_white_space() -> None:
     assert join("<", 1, None, [el("b", None, "x"), ["y"]]).text == "&lt;1<b>x</b>y"
-    assert lines("<{", 1, 2).text == "&lt;{\n  "
-    assert lines("[", 0, 2).text == "["
+    assert painted([("", "<{\n  "), ("member", "a\u202e")]).text.startswith('&lt;{\n  <span class="member">a<span')
     assert typed("\n<x").text == "\n\n&lt;x"

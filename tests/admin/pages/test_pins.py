@@ -38,6 +38,36 @@ async def test_a_difference_is_shown_escaped_with_its_own_buttons() -> None:
     assert [json.loads(each) for each in hidden(shown, "digests")] == [{f"tool:{HOSTILE}": "d2"}] * 2
 
 
+async def test_a_difference_leads_to_all_of_it_with_the_same_buttons() -> None:
+    """What is approved must be there to read to its end: a line ends after 240 characters."""
+    told = Told()
+    brief = page(await pins.server(told.gateway, visit("/pins/server", server="off"))).body.text
+    assert "/ui/pins/whole?server=off&amp;item=tool%3A" in brief
+    told.whole = {"after_text": f'{{"description":"{"x" * 5000} {HOSTILE}"}}'}
+    shown = page(await pins.whole(told.gateway, visit("/pins/whole", server="a", item="tool:t"))).body.text
+    assert "x" * 5000 in shown
+    assert SHOWN.removesuffix("&quot;&#x27;&amp;") in shown
+    assert "Not there." in shown
+    assert [json.loads(each) for each in hidden(shown, "digests")] == [{"tool:t": "d2"}] * 2
+    assert "/ui/pins/whole" not in shown
+
+
+async def test_instructions_are_shown_as_they_are() -> None:
+    told = Told()
+    told.whole = {"aspect": "instructions", "before_text": "{old", "after_text": "new,\u202e"}
+    shown = page(await pins.whole(told.gateway, visit("/pins/whole", server="a", item="instructions"))).body.text
+    assert ">{old</pre>" in shown
+    assert "new,<span" in shown
+
+
+async def test_what_does_not_differ_is_not_there_to_be_shown() -> None:
+    told = Told()
+    told.fails = KeyError("nothing differs")
+    with pytest.raises(Refused) as missing:
+        await pins.whole(told.gateway, visit("/pins/whole", server="a", item="tool:t"))
+    assert missing.value.status == 404
+
+
 async def test_all_of_it_can_be_approved_only_where_all_of_it_is_shown() -> None:
     told = Told()
     told.difference_total = 3

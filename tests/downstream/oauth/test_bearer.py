@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import parse_qsl
 
@@ -11,6 +12,9 @@ import pytest
 
 from gateway.config.servers import Server
 from gateway.downstream.authorizer import Refusal
+from gateway.downstream.oauth import bearer as bearers
+from gateway.downstream.oauth import kept
+from gateway.downstream.oauth import turn as turns
 from gateway.downstream.oauth.bearer import MAX_RENEWALS, Bearer
 from gateway.downstream.oauth.confirmation import MAX_TRIES
 from gateway.downstream.oauth.credentials import Credentials, Desk
@@ -18,9 +22,12 @@ from gateway.downstream.oauth.errors import ConsentNeeded, NoToken
 from gateway.downstream.oauth.token import Token
 from gateway.downstream.oauth.vault import MemoryVault, SealedVault
 from gateway.model.principal import Principal
+from gateway.protocol.rawjson import Object
+from gateway.state.documents import ABSENT
 from gateway.state.folder import FolderDocuments
 from gateway.state.sealing import Sealer
 from gateway.tasks import TaskSet
+from tests.kit.http_server import Exchange
 from tests.kit.oauth import LOOPBACK, Protected, elsewhere, protected
 
 ALICE = Principal("key:alice", "key", "alice")
@@ -291,3 +298,125 @@ async def test_a_token_is_not_renewed_while_what_replicas_share_is_away(tmp_path
         with pytest.raises(NoToken, match="cannot be reached"):
             await refused(one)
         assert server.idp.forms == []
+
+
+class Forgetful(SealedVault):
+    """Keeps no token while it is away; reads and turns go on, as when a connection breaks under one statement."""
+
+    away = False
+
+    def store(self, value: Object, *context: str) -> bool:
+        return not (self.away and "token" in context) and super().store(value, *context)
+
+
+async def test_a_new_token_that_could_not_be_kept_is_kept_later_and_its_old_one_is_spent_by_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A refresh token that comes twice ends the consent for all: others wait until they can read the new one."""
+    for module in (kept, bearers):
+        monkeypatch.setattr(module, "AGAIN", 0.01)
+    monkeypatch.setattr(kept, "LONGEST", 0.02)
+
+    def vault() -> Forgetful:
+        return Forgetful(FolderDocuments(tmp_path, shared=True), Sealer([b"k" * 32]))
+
+    async with protected() as server:
+        server.idp.issues = {"expires_in": 3600, "refresh_token": "refresh-1"}
+        mine, others = vault(), vault()
+        mine.store(Token("old", server.idp.url, server.url, "refresh-0", 0.0).as_object(), "a", "token", "")
+        one, two = (bearer(server, {"authorization_code": {}}, Desk(each)) for each in (mine, others))
+        mine.away = True
+        assert await one.headers() == {"Authorization": "Bearer access-1"}
+        waiting = asyncio.get_running_loop().create_task(two.headers())
+        assert await one.reread() is False, "what is kept is older"
+        with pytest.raises(NoToken, match="could not be shared"):
+            await refused(one)
+        assert await one.headers() == {"Authorization": "Bearer access-1"}
+        assert not waiting.done()
+        mine.away = False
+        async with asyncio.timeout(5):
+            assert await waiting == {"Authorization": "Bearer access-1"}
+        assert [form["refresh_token"] for form in server.idp.forms] == ["refresh-0"]
+        assert others.load("a", "token", "")["refresh"] == "refresh-1"
+        assert await refused(one), "it may renew again"
+        assert [form["refresh_token"] for form in server.idp.forms] == ["refresh-0", "refresh-1"]
+
+
+async def test_a_connection_that_ends_while_its_token_is_renewed_loses_no_refresh_token(tmp_path: Path) -> None:
+    """As in a rolling restart, or a reload: the answer is waited for, and kept, before others have their turn."""
+    async with protected() as server:
+        asked, answers = asyncio.Event(), asyncio.Event()
+        script = server.idp._token
+
+        async def slow(exchange: Exchange) -> None:
+            asked.set()
+            await answers.wait()
+            await script(exchange)
+
+        server.idp._token = slow  # type: ignore[method-assign] # the server's answer is what has to be late
+        vault = SealedVault(FolderDocuments(tmp_path, shared=True), Sealer([b"k" * 32]))
+        vault.store(Token("old", server.idp.url, server.url, "refresh-0", 0.0).as_object(), "a", "token", "")
+        config = {"url": server.url, "allow_networks": LOOPBACK, "auth": {"authorization_code": {}}}
+        tasks = TaskSet(no_crash)
+        one = Credentials("a", Server.model_validate(config), Desk(vault), tasks).of(None)
+        loop = asyncio.get_running_loop()
+        waiting = loop.create_task(_ended(one.headers()))
+        async with asyncio.timeout(5):
+            await asked.wait()
+            closing = loop.create_task(tasks.aclose())
+            await asyncio.sleep(0)
+            answers.set()
+            await closing
+            await waiting
+        assert vault.load("a", "token", "")["refresh"] == "refresh-1"
+        assert vault.begin_turn(ABSENT, "a", "token", "")[0], "others have their turn"
+
+
+async def test_the_end_of_a_connection_waits_only_so_long_for_a_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bearers, "LEAVE", 0.02)
+    async with protected() as server:
+        asked, answers = asyncio.Event(), asyncio.Event()
+
+        async def silent(exchange: Exchange) -> None:
+            asked.set()
+            await answers.wait()
+
+        server.idp._token = silent  # type: ignore[method-assign] # the server's answer is what never comes
+        config = Server.model_validate({"url": server.url, "allow_networks": LOOPBACK, "auth": OWN})
+        tasks = TaskSet(no_crash)
+        one = Credentials("a", config, Desk(), tasks).of(None)
+        waiting = asyncio.get_running_loop().create_task(_ended(one.refused(refusal())))
+        async with asyncio.timeout(5):
+            await asked.wait()
+            await tasks.aclose()
+            answers.set()
+            await waiting
+
+
+async def test_a_renewal_that_takes_too_long_is_given_up_before_another_replica_has_its_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert bearers.PATIENCE + bearers.LEAVE < turns.LONGEST - kept.LONGEST
+    monkeypatch.setattr(bearers, "PATIENCE", 0.2)
+    monkeypatch.setattr(bearers, "LEAVE", 0.02)
+    async with protected() as server:
+        answers = asyncio.Event()
+
+        async def silent(exchange: Exchange) -> None:
+            await answers.wait()
+
+        server.idp._token = silent  # type: ignore[method-assign] # the server's answer is what never comes
+        vault = SealedVault(FolderDocuments(tmp_path, shared=True), Sealer([b"k" * 32]))
+        vault.store(Token("old", server.idp.url, server.url, "refresh-0", 0.0).as_object(), "a", "token", "")
+        async with asyncio.timeout(5):
+            with pytest.raises(NoToken, match="too long"):
+                await bearer(server, {"authorization_code": {}}, Desk(vault)).headers()
+        answers.set()
+        assert vault.begin_turn(ABSENT, "a", "token", "")[0], "others have their turn"
+
+
+async def _ended(work: Awaitable[object]) -> None:
+    with suppress(NoToken, asyncio.CancelledError):
+        await work

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -17,6 +18,7 @@ from gateway.downstream.oauth.metadata import AuthorizationServer
 from gateway.downstream.oauth.registration import MAX_ISSUERS, Registry, client_metadata
 from gateway.downstream.oauth.vault import MemoryVault, SealedVault, Vault
 from gateway.protocol.rawjson import Object
+from gateway.state.documents import Unreachable
 from gateway.state.folder import FolderDocuments
 from gateway.state.sealing import Sealer
 from tests.kit.http_server import Exchange, HttpServer, serving
@@ -154,3 +156,45 @@ async def test_replicas_that_register_at_once_are_one_client(tmp_path: Path) -> 
         found = await asyncio.gather(*(registry(http, vault=vault()).client(at(http), ()) for _ in range(3)))
         assert found == [Client("c")] * 3
         assert len(http.seen) == 1
+
+
+class Away(MemoryVault):
+    """Cannot be read, or written, now."""
+
+    shared = True
+    reads = True
+    takes = True
+
+    def read(self, *context: str) -> Object:
+        if not self.reads:
+            raise Unreachable(errno.EHOSTUNREACH, "cannot be reached")
+        return super().read(*context)
+
+    def store(self, value: Object, *context: str) -> bool:
+        return self.takes and super().store(value, *context)
+
+
+async def test_what_cannot_be_read_now_lets_no_other_authorization_server_in() -> None:
+    vault = Away()
+    way = AuthorizationCode.model_validate({"client_id": "mine", "client_secret": "canary"})
+    async with idp({"client_id": "c"}) as http:
+        one = registry(http, way, vault)
+        await one.client(at(http), ())
+        vault.reads = False
+        for issuer in ("https://idp.example", "https://other.example"):
+            with pytest.raises(NoToken, match="cannot be read now"):
+                await one.client(at(http, issuer), ())
+        vault.reads = True
+        await one.client(at(http), ())
+        with pytest.raises(NoToken, match="another authorization server"):
+            await one.client(at(http, "https://other.example"), ())
+
+
+async def test_a_registration_that_other_replicas_cannot_learn_of_is_not_used() -> None:
+    vault = Away()
+    async with idp({"client_id": "c"}) as http:
+        vault.takes = False
+        with pytest.raises(NoToken, match="cannot be kept now"):
+            await registry(http, vault=vault).client(at(http), ())
+        vault.takes = True
+        assert (await registry(http, vault=vault).client(at(http), ())).id == "c"

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.downstream.openapi.addresses import Base, Terms, base_of, is_dots, origin_of, query_name, template_of
+from gateway.downstream.openapi.addresses import Base, Place, Terms, base_of, is_dots, origin_of, place_of, query_name
 from gateway.downstream.openapi.document import DocumentError
 from gateway.protocol.rawjson import Value
 
@@ -88,14 +88,21 @@ def test_dots_in_any_spelling_are_steps(segment: str) -> None:
 
 
 def test_templates_keep_their_names_and_encode_the_rest() -> None:
-    assert template_of("/a b/{x}.json/{y}:do") == "/a%20b/{x}.json/{y}:do"
-    assert template_of("/a%20b/é") == "/a%20b/%C3%A9"
+    assert place_of("/a b/{x}.json/{y}:do") == Place("/a%20b/{x}.json/{y}:do")
+    assert place_of("/a%20b/é") == Place("/a%20b/%C3%A9")
 
 
-@pytest.mark.parametrize("path", ["a", "", "/a?x=1", "/#b", "/a\\b", "/a/../b", "/%2e%2E/x", "/."])
+def test_a_path_may_have_a_query_and_its_fragment_is_never_sent() -> None:
+    """As documents write operations that share a path."""
+    assert place_of("/files/{id}#share") == Place("/files/{id}")
+    assert place_of("/tasks?beta=true&x=ü %20#a?b={c}") == Place("/tasks", "beta=true&x=%C3%BC%20%20")
+    assert place_of("/?Action=Run") == Place("/", "Action=Run")
+
+
+@pytest.mark.parametrize("path", ["a", "", "?x=1", "#b", "/a?x={y}", "/a\\b", "/a/../b", "/%2e%2E/x", "/."])
 def test_paths_that_are_none_are_refused(path: str) -> None:
     with pytest.raises(DocumentError):
-        template_of(path)
+        place_of(path)
 
 
 @pytest.mark.parametrize(

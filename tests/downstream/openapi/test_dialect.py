@@ -45,6 +45,12 @@ PATHS: Json = {
             **body({"type": "object", "additionalProperties": True}, "application/x-www-form-urlencoded"),
         }
     },
+    "/open?view=all#it": {
+        "post": {
+            "operationId": "open",
+            **body({"type": "object", "additionalProperties": True}, "application/x-www-form-urlencoded"),
+        }
+    },
     "/broken": {"$ref": "elsewhere.yaml"},
 }
 
@@ -108,7 +114,7 @@ async def test_towards_the_gateway_it_is_a_modern_server_with_tools_alone() -> N
             (await talk.dialect.page(kind, None)).items for kind in (Kind.PROMPT, Kind.RESOURCE, Kind.TEMPLATE)
         ] == [[]] * 3
         page = await talk.dialect.page(Kind.TOOL, None)
-        assert (len(page.items), page.next_cursor, page.ttl_ms) == (5, None, None)
+        assert (len(page.items), page.next_cursor, page.ttl_ms) == (6, None, None)
         assert [name for name, _ in page.left_out] == ["/broken"]
 
 
@@ -176,6 +182,15 @@ async def test_a_form_cannot_set_what_the_query_of_the_config_sets() -> None:
         assert isinstance(outcome, Failure)
         assert "the gateway's own configuration" in outcome.text
         assert talk.http.seen == []
+
+
+async def test_a_query_in_a_documents_path_is_sent_behind_that_of_the_config_and_no_form_sets_it() -> None:
+    async with talking() as talk:
+        await talk.call("open", body={"a": 1})
+        assert talk.http.seen[-1].target == "/v1/open?key=s3cret&view=all"
+        outcome = await talk.dialect.call(asking("open", body={"VIEW": "none"}), Notebook())
+        assert isinstance(outcome, Failure)
+        assert len(talk.http.seen) == 1
 
 
 async def test_the_length_in_an_answer_to_head_is_of_no_body() -> None:
@@ -327,7 +342,7 @@ async def test_a_list_is_read_from_the_document_as_it_is_now() -> None:
         made = Server.model_validate({"openapi": f"http://127.0.0.1:{http.port}/openapi.json"})
         channel = ApiChannel("a", made)
         dialect = await OpenApi.meet(Peer("a", channel, made.timeouts), channel)
-        assert len((await dialect.page(Kind.TOOL, None)).items) == 5
+        assert len((await dialect.page(Kind.TOOL, None)).items) == 6
         assert len(http.seen) == 1
         document["paths"] = {"/new": {"get": {"operationId": "new"}}}
         assert len((await dialect.page(Kind.TOOL, None)).items) == 1

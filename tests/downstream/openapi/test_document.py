@@ -4,7 +4,7 @@ import pytest
 
 from gateway.downstream.openapi import document as module
 from gateway.downstream.openapi.document import DocumentError, Found
-from tests.kit.openapi import document, schemas
+from tests.kit.openapi import Json, document, schemas
 
 
 def test_references_into_the_document_are_followed_with_escapes() -> None:
@@ -60,6 +60,25 @@ def test_a_path_in_another_document_is_named_with_the_reason() -> None:
     assert isinstance(first, tuple)
     assert first[0] == "/a"
     assert "refers to another document" in first[1]
+
+
+def test_methods_of_other_names_are_known_since_3_2() -> None:
+    more: Json = {
+        "COPY": {"operationId": "copy"},
+        "trace": {},
+        "GET": {},
+        "CONNECT": {},
+        "Lock": {},
+        "X Y": {},
+        "x-a": 1,
+    }
+    paths: Json = {"/a": {"get": {}, "additionalOperations": more}}
+    made = [*document(paths, "3.2.0").operations()]
+    assert [each.method for each in made if isinstance(each, Found)] == ["GET", "COPY"]
+    refused = [each for each in made if not isinstance(each, Found)]
+    assert {why for _, why in refused} == {"has a method that is not sent"}
+    assert [name for name, _ in refused] == ["trace /a", "GET /a", "CONNECT /a", "Lock /a", "X Y /a"]
+    assert len([*document(paths, "3.1.0").operations()]) == 1
 
 
 def test_the_number_of_operations_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

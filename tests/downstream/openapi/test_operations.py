@@ -181,6 +181,19 @@ def test_another_path_or_method_is_another_definition() -> None:
     assert one.definition.digest != elsewhere.definition.digest
 
 
+def test_a_query_in_the_path_is_no_argument_and_part_of_the_definition() -> None:
+    node = {"operationId": "op", "parameters": [parameter("beta"), parameter("n"), parameter("id", "path")]}
+    terms = Terms("https://api.example/v1?key=s3cret")
+    made = tools({"/a/{id}?beta=true#x": {"get": node}, "/a/{id}": {"get": {**node, "operationId": "other"}}}, terms)
+    one, other = made.operations["op"], made.operations["other"]
+    assert (one.template, one.query, other.query) == ("/v1/a/{id}", "beta=true", "")
+    assert listed(one)["_meta"][OPERATION]["path"] == "/v1/a/{id}?beta=true"
+    assert [*listed(one)["inputSchema"]["properties"]] == ["id", "n"]
+    assert [*listed(other)["inputSchema"]["properties"]] == ["id", "beta", "n"]
+    refused: Json = {"/a?KEY[]=mine": {"get": {}}, "/b?_METHOD=DELETE": {"get": {}}, "/c": {"get": {}}}
+    assert [name for name, _ in tools(refused, terms).left_out] == ["GET_a_KEY_mine", "GET_b_METHOD_DELETE"]
+
+
 def test_where_a_file_sends_calls_is_part_of_the_definition() -> None:
     """Nobody but the document says where that is: pins must not let it move calls to another host."""
 

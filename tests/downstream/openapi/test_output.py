@@ -41,6 +41,7 @@ def test_the_first_success_in_json_is_promised(status: str) -> None:
         {"200": {"content": {"application/json": {"schema": {}}}}},
         {"200": {"content": {"application/json": {"schema": {"$ref": "other.yaml"}}}}},
         {"200": {"$ref": "other.yaml"}},
+        {"200": {"content": {"*/*": {"schema": {"type": "string", "format": "binary"}}}}},
     ],
 )
 def test_where_nothing_is_said_nothing_is_promised(responses: Value) -> None:
@@ -59,6 +60,15 @@ def test_where_nothing_is_said_nothing_is_promised(responses: Value) -> None:
 def test_an_answer_that_keeps_the_promise_is_passed_on_whole(value: Object) -> None:
     """APIs leave out what they require, send null for what is not nullable, and send more than they say."""
     assert promised(PET).fitted(value) == value
+
+
+@pytest.mark.parametrize("media", ["*/*", "application/*"])
+def test_an_object_or_a_list_of_any_media_type_is_one_in_json(media: str) -> None:
+    for schema, wraps in ((PET, False), ({"type": "array", "items": PET}, True)):
+        responses: Value = {"200": {"content": {"text/xml": {"schema": {}}, media: {"schema": schema}}}}
+        made = output_of(document(), responses)
+        assert made is not None
+        assert made.wraps is wraps
 
 
 def test_what_is_of_another_type_is_left_out_and_the_rest_stays() -> None:

@@ -162,6 +162,24 @@ def test_what_only_the_server_writes_is_no_part_of_a_request() -> None:
     assert response(schema, doc) == {"properties": {"id": {"type": ["integer", "null"]}, "name": {}, "at": {}}}
 
 
+def test_what_only_the_server_writes_is_not_required_by_another_of_several_schemas_at_once() -> None:
+    doc = schemas(
+        Base={"properties": {"id": {"readOnly": True}, "name": {}}},
+        More={"required": ["id", "x"], "properties": {"x": {}}},
+    )
+    both: list[Value] = [{"$ref": REF + "Base"}, {"$ref": REF + "More"}]
+    written: list[Value] = [{"properties": {"name": {}}}, {"required": ["x"], "properties": {"x": {}}}]
+    assert request({"allOf": both}, doc) == {"allOf": written}
+    assert request({"allOf": both[:1], "required": ["id", "name"]}, doc) == {"allOf": written[:1], "required": ["name"]}
+    either: list[Value] = [{"required": ["id"]}, {"required": ["name"]}]
+    made = request({"allOf": both[:1], "anyOf": either}, doc)
+    assert made == {"allOf": written[:1], "anyOf": [{}, {"required": ["name"]}]}
+    # What is meant for something inside of it, or stands alone, is another thing.
+    inside: Value = {"properties": {"id": {"readOnly": True}, "a": {"required": ["id"]}}}
+    assert request(inside, doc) == {"properties": {"a": {"required": ["id"]}}}
+    assert request({"$ref": REF + "More"}, doc) == {"required": ["id", "x"], "properties": {"x": {}}}
+
+
 def test_of_answers_only_names_and_types_are_promised() -> None:
     schema: Value = {
         "type": "object",

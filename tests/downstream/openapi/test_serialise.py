@@ -122,9 +122,12 @@ def test_a_value_with_a_media_type_is_a_text_of_it() -> None:
         "..;a=b/x",
         "a/..",
         ["..", "x"],
+        ".. ",
+        "..%20",
         {"a": "../b"},
         "a\x00b",
         "a\r\nb",
+        "a\x85b",
         "%0d%0a",
     ],
 )
@@ -149,6 +152,13 @@ def test_parts_of_a_segment_never_make_a_step_together() -> None:
             path_of("/{a}{b}", both, {"a": first, "b": second})
     with pytest.raises(BadArgument, match="another path"):
         path_of("/.{a}", [one("path", "label", False, "a")], {"a": ""})
+
+
+@pytest.mark.parametrize(("first", "second"), [("%2", "e%2e"), ("%2f..%2", "f"), ("%252e%25", "2e")])
+def test_parts_of_a_segment_make_no_step_for_a_server_that_decodes_again(first: str, second: str) -> None:
+    both = [one("path", "simple", False, "a"), one("path", "simple", False, "b")]
+    with pytest.raises(BadArgument, match="it would lead to another path"):
+        path_of("/x/{a}{b}/y", both, {"a": first, "b": second})
 
 
 def test_what_a_value_holds_is_no_name_of_another_parameter() -> None:
@@ -214,7 +224,9 @@ def test_styles_of_a_header_field(explode: bool, value: Any, written: str) -> No
     assert header_fields([one("header", "simple", explode, "X-A")], {"X-A": value}) == {"X-A": written}
 
 
-@pytest.mark.parametrize("value", ["a\r\nX-Evil: 1", "a\nb", "a\x00", ["a", "b\r\nc"], {"a\n": 1}, "日本", "a\x7f"])
+@pytest.mark.parametrize(
+    "value", ["a\r\nX-Evil: 1", "a\nb", "a\x00", ["a", "b\r\nc"], {"a\n": 1}, "日本", "a\x7f", "a\x85b"]
+)
 def test_a_header_field_never_ends_early(value: Any) -> None:
     with pytest.raises(BadArgument, match="cannot be sent in a header field"):
         header_fields([one("header", "simple", False, "X-A")], {"X-A": value})

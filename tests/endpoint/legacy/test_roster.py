@@ -185,7 +185,9 @@ async def test_its_end_is_its_end_everywhere() -> None:
         assert stale is not None
         await one.roster.end(session)
         await soon(lambda: not other.sessions)
-        assert await store.get(facts.key_of(session.id)) is None
+        mark = await store.get(facts.key_of(session.id))
+        assert mark is not None
+        assert facts.tells_end(SEALER, session.id, mark)
         # One that is being taken over just then does not come back.
         await store.put(facts.key_of(session.id), stale, 60.0)
         assert await other.roster.find(session.id) is None
@@ -393,7 +395,23 @@ async def test_a_note_does_not_bring_back_what_ended_under_way() -> None:
         session = one.open()
         session.ended = True
         await one.roster.keep(session)
-        assert await store.get(facts.key_of(session.id)) is None
+        assert await one.roster.find(session.id) is None
+
+
+async def test_one_whose_end_a_replica_missed_is_not_brought_back_by_it() -> None:
+    """Its connection to the store was away for a moment, and it writes anew what it knows when it is back."""
+    async with replicas(store := Shared(), 3) as (one, deaf, other):
+        session = one.open()
+        await one.roster.keep(session)
+        same = deaf.open(session.id)
+        store.deaf = True
+        one.ended_elsewhere(session)
+        await one.roster.end(session)
+        store.deaf = False
+        store.back()
+        await soon(lambda: same.ended)
+        for each in (one, deaf, other):
+            assert await each.roster.find(session.id) is None
 
 
 async def test_a_store_that_comes_back_empty_is_told_of_every_session() -> None:
