@@ -146,11 +146,18 @@ async def test_it_waits_the_longest_hold_within_the_shortest_timeout_and_what_th
 
 async def test_a_client_that_asked_for_progress_hears_what_it_waits_for(tmp_path: Path) -> None:
     told: list[Members] = []
-    mine = way(replace(LONG, hold=0.1))
-    mine.exchange.notify = lambda method, params: told.append(params)
-    failure = refused(await step(ledger(tmp_path))(call(), mine, Next()))
+    entries, mine = ledger(tmp_path), way(LONG)
+
+    def hear(method: str, params: Members) -> None:
+        told.append(params)
+        if len(told) == 3:
+            entries.release()
+
+    mine.exchange.notify = hear
+    async with asyncio.timeout(5):
+        failure = refused(await step(entries)(call(), mine, Next()))
     values = [rawjson.decode_value(params["progress"]) for params in told]
-    assert len(values) > 1
+    assert len(values) == 3
     assert values == sorted(set(map(float, map(str, values))))
     assert float(str(values[-1])) < 0.001
     assert failure.approval in str(rawjson.decode_value(told[0]["message"]))
