@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 
 from gateway.audience import Audience
 from gateway.catalog import hygiene
-from gateway.catalog.build import Part, assembled, nothing_held, part
+from gateway.catalog.build import Hold, Part, assembled, nothing_held, part
 from gateway.catalog.collect import One, collect
 from gateway.catalog.guidance import section
 from gateway.catalog.own import Known, OwnLists, Terms
@@ -82,11 +82,10 @@ class Personal:
     def apply(self, loaded: LoadedConfig, renewed: Collection[str]) -> None:
         """Put a config in force; what servers listed under another one is forgotten."""
         self._lists.default_age = loaded.config.naming.list_ttl
-        terms = {
-            name: Terms(fingerprint(name, server, self._means.key), server.timeouts.probe)
-            for name, server in loaded.config.servers.items()
-            if server.catalog == "principal"
-        }
+        servers = loaded.config.servers
+        own = [name for name, server in servers.items() if server.catalog == "principal"]
+        marks = self._marks(loaded, own)
+        terms = {name: Terms(marks[name], servers[name].timeouts.probe) for name in own}
         self._lists.apply(terms, renewed)
         for name in terms:
             self._lists.changed(name)
@@ -146,9 +145,14 @@ class Personal:
 
     def portray(self, base: Snapshot, principal: Principal) -> Snapshot:
         """Return a moment as a principal sees it."""
-        known: dict[str, Known | None] = {server: self._known(server, principal) for server in base.own}
-        if base is not self._means.current():
-            # A request that began before the last change: not worth keeping anything for.
+        known = {server: self._known(base, server, principal) for server in base.own}
+        current = self._means.current()
+        if base is not current:
+            # A request that began before the last change: not worth keeping anything for. What is listed by another
+            # server that has the name by now is not for the policies of then.
+            if current.loaded is not base.loaded:
+                then, now = self._marks(base.loaded, known), self._marks(current.loaded, known)
+                known = {name: found if then[name] == now.get(name) else None for name, found in known.items()}
             return self._make(base, known)
         self._turn_to(base)
         key = tuple("" if found is None else found.digest for found in known.values())
@@ -160,11 +164,18 @@ class Personal:
         self._made.move_to_end(key)
         return made
 
-    def _known(self, server: str, principal: Principal) -> Known | None:
-        """Return a principal's lists; where nothing but signing in is missing, the one tool to do that with."""
-        if self._lists.signs_in(server, principal.id):
-            return _sign_in(server)
-        return self._lists.known(server, principal.id)
+    def _marks(self, loaded: LoadedConfig, names: Iterable[str]) -> dict[str, str]:
+        """Return what tells whether servers of the same name are the same under two configs."""
+        servers = loaded.config.servers
+        return {name: fingerprint(name, servers[name], self._means.key) for name in names if name in servers}
+
+    def _known(self, base: Snapshot, server: str, principal: Principal) -> Known | None:
+        """Return a principal's lists; where nothing but its signing in is missing, the one tool to do that with."""
+        if not self._lists.signs_in(server, principal.id):
+            return self._lists.known(server, principal.id)
+        # An operator's consent is nothing that a caller can give, and of a server in quarantine nobody signs in.
+        verdict, its_own = base.verdicts.get(server), base.config.servers[server].auth.is_per_principal
+        return _sign_in(server) if its_own and not (verdict is not None and verdict.barred) else None
 
     def _turn_to(self, base: Snapshot) -> None:
         """Forget what was made of another moment."""
@@ -200,8 +211,12 @@ class Personal:
         name, key = listing.server, (listing.server, known.digest)
         made = self._parts.get(key) if base is self._base else None
         if made is None:
-            judged = nothing_held if known.digest == _sign_in(name).digest else partial(hold, base.verdicts)
-            made = part(base.config.naming, base.config.servers[name], listing, judged)
+            server, judged = base.config.servers[name], _judging(base)
+            if known.digest == _sign_in(name).digest:
+                # The gateway's own: which of its server's tools are exposed says nothing about it; policies do.
+                tools = server.tools.model_copy(update={"include": ["*"], "exclude": []})
+                server, judged = server.model_copy(update={"tools": tools}), nothing_held
+            made = part(base.config.naming, server, listing, judged)
             if base is self._base:
                 self._keep(base, key, made, listing)
         elif base is self._base:
@@ -262,6 +277,10 @@ class Personal:
 @lru_cache(maxsize=256)
 def _sign_in(server: str) -> Known:
     return Known.of(Listing(server, (signin.tool(server),), ttl_ms=0))
+
+
+def _judging(base: Snapshot) -> Hold:
+    return partial(hold, base.verdicts)
 
 
 def _guidance(base: Snapshot, listing: Listing) -> str:

@@ -222,14 +222,17 @@ class Trust(Inspector):
         pin = self._pins.get(listing.server)
         if pin is None and watched.seen.definitions is None and not watched.seen.own:
             watched.seen = replace(watched.seen, instructions=listing.instructions)
-        definitions = definitions_of(listing)
+        definitions, last = definitions_of(listing), watched.seen.own.get(whose, {})
         watched.seen = watched.seen.with_own(whose, forms.unapproved(pin, definitions))
         await self._record(listing.server)
         watched = self._watched.get(listing.server)
         if watched is None:
             return False
-        left, before = forms.unapproved(self._pins.get(listing.server), definitions), watched.verdict
+        pin, before = self._pins.get(listing.server), watched.verdict
+        left = forms.unapproved(pin, definitions)
         watched.seen = watched.seen.with_own(whose, left)
+        if before.is_same(pin, last, left):
+            return False
         self._judge(listing.server)
         # What else is held back of it changes nothing of what anybody else is shown.
         return (watched.verdict.hidden, watched.verdict.forms) != (before.hidden, before.forms)

@@ -92,7 +92,7 @@ def hold(verdicts: Mapping[str, Verdict], server: str, definition: Definition) -
 def withheld(watched: Watched, call: Call) -> str:
     """Say why what a call names is hidden at this moment; "" where it is not."""
     verdict, definition = watched.verdict, call.definition
-    if is_tool(call) and not verdict.barred:
+    if watched.server.catalog == "principal" and is_tool(call) and not verdict.barred:
         # The gateway's own: nothing of its server can be known before it was called.
         return ""
     if verdict.hidden:

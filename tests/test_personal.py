@@ -253,6 +253,8 @@ async def test_changes_are_told_to_the_one_whose_lists_they_are(tmp_path: Path) 
 
 async def test_who_has_to_sign_in_is_listed_the_one_tool_for_that(tmp_path: Path) -> None:
     async with world(tmp_path, "tofu") as made:
+        # Which of the server's tools are exposed is another question.
+        made.configure(auth={"authorization_code": {"per": "principal"}}, tools={"include": ["in*"]})
         made.servers.lists["alice"] = ConsentNeeded("it waits until its user has signed in", "t")
         await made.personal.ready(ALICE)
         assert made.seen(ALICE) == ["crm__sign_in", "notes__add"]
@@ -302,3 +304,48 @@ async def test_what_should_be_looked_at_in_a_list_is_said_whoever_it_was_listed_
         await made.personal.ready(ALICE)
         made.seen(ALICE)
     assert {found.name for found in made.suspicions} == {"a"}
+
+
+async def test_signing_in_is_offered_where_the_caller_can_and_nobody_is_in_quarantine(tmp_path: Path) -> None:
+    async with world(tmp_path, "strict") as made:
+        made.servers.lists["alice"] = ConsentNeeded("it waits until an operator has signed in", "t")
+        await made.personal.ready(ALICE)
+        assert made.now.verdicts["crm"].barred
+        assert made.seen(ALICE) == ["notes__add"]
+        made.mode = "off"
+        made.configure(auth={"authorization_code": {"per": "server"}}, renewed=["crm"])
+        await made.personal.ready(ALICE)
+        # It is an operator who has to consent.
+        assert made.seen(ALICE) == ["notes__add"]
+
+
+async def test_what_another_config_lists_is_not_for_a_request_of_before(tmp_path: Path) -> None:
+    """G056."""
+    async with world(tmp_path) as made:
+        made.servers.lists["alice"] = [plain("inbox")]
+        await made.personal.ready(ALICE)
+        before = made.now
+        made.configure()
+        assert before.of(ALICE).resolve(Kind.TOOL, "crm__inbox", ALICE, None) is not None
+        made.configure(url="http://127.0.0.1:2/mcp")
+        made.servers.lists["alice"] = [plain("vault")]
+        await made.personal.ready(ALICE)
+        assert made.seen(ALICE) == ["crm__vault", "notes__add"]
+        assert before.of(ALICE).resolve(Kind.TOOL, "crm__vault", ALICE, None) is None
+        assert "crm" in before.of(ALICE).withheld
+
+
+async def test_the_pin_of_a_server_is_not_what_its_predecessor_of_that_name_listed(tmp_path: Path) -> None:
+    """S139: a list that was under way when the config changed."""
+    async with world(tmp_path, "tofu") as made:
+        made.servers.lists["alice"] = [plain("of_the_first")]
+        made.servers.gate = asyncio.Event()
+        made.personal.refresh(ALICE)
+        await asyncio.sleep(0.01)
+        made.configure(url="http://127.0.0.1:2/mcp")
+        made.servers.gate.set()
+        await asyncio.sleep(0.1)
+        assert made.trust.pin("crm") is None
+        made.servers.lists["alice"] = [plain("of_the_second")]
+        await made.personal.ready(ALICE)
+        assert made.seen(ALICE) == ["crm__of_the_second", "notes__add"]

@@ -102,6 +102,8 @@ class _Entry:
     next_try: float = 0.0
     reason: str = "not read yet"
     signs_in: bool = False
+    bare: bool = False
+    """Whether the last failure was one without the caller's token, which says nothing about a reading with it."""
     flight: asyncio.Task[None] | None = None
     landed: float = -CALM
     is_queued: bool = False
@@ -235,9 +237,10 @@ class OwnLists:
     def _flown(self, entry: _Entry, principal: Principal) -> bool:
         """Begin to read lists that are out of date, once for all who want them; tell whether they are being read."""
         now = self._clock()
-        if entry.flight is None and not entry.is_fresh(now) and now >= entry.next_try:
+        better = entry.bare and bool(principal.token)
+        if entry.flight is None and not entry.is_fresh(now) and (better or now >= entry.next_try):
             patience = self._servers[entry.server].patience
-            entry.awaited_until = now + (min(patience, HASTE) if entry.failures else patience)
+            entry.awaited_until = now + (min(patience, HASTE) if entry.failures and not better else patience)
             entry.flight = self._tasks.start(self._fly(entry, principal), f"list {entry.server}")
         return entry.flight is not None
 
@@ -246,9 +249,12 @@ class OwnLists:
         try:
             last = before.listing if before is not None else self._of_anybody(entry.server)
             listing = await self._desk.read(entry.server, principal, last)
-            await self._desk.admit(listing, entry.whose)
+            # What a server listed under another config says nothing about the one that has its name now.
+            if self._is_kept(entry):
+                await self._desk.admit(listing, entry.whose)
         except DownstreamError as error:
             entry.reason, entry.signs_in = error.message, isinstance(error, ConsentNeeded)
+            entry.bare = not principal.token
             if changes == entry.changes:
                 entry.failures += 1
                 entry.next_try = self._clock() + min(LONGEST_RETRY, RETRY * 2 ** min(entry.failures - 1, 8))

@@ -10,7 +10,9 @@ from contextlib import asynccontextmanager
 
 from gateway.downstream.connection import Connection
 from gateway.downstream.hooks import Hooks
+from gateway.downstream.oauth import signin
 from gateway.downstream.oauth.credentials import Credentials
+from gateway.downstream.oauth.errors import NoToken
 from gateway.downstream.placement import Placement
 from gateway.model.call import Call
 from gateway.model.catalog import Kind
@@ -41,9 +43,16 @@ class Own:
             DownstreamError: there is none now.
         """
         self._credentials.calls(principal)
+        if self._credentials.lacks(principal):
+            # Not by a failed start: whoever comes with a token a moment later would have to wait for the next one.
+            raise NoToken(f'server "{self._name}" serves only callers who signed in with a token of their own')
         slot = self._placement.own_slot(principal)
         with slot.use():
             yield await slot.get()
+
+    def answers(self, call: Call) -> bool:
+        """Tell whether a call is one of the gateway's own tool, which no server ever sees."""
+        return self._is_personal and signin.is_tool(call)
 
     async def signed_in(self, call: Call) -> Outcome:
         """Answer the call of somebody who wanted to sign in, by what their own connection says of that.

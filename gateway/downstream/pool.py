@@ -150,7 +150,7 @@ class Pool:
         """Pass a call on to its server; whatever happens, the outcome says so."""
         try:
             member = self._member(call.target.server)
-            send = member.own.signed_in if signin.is_tool(call) else partial(member.call, exchange=exchange)
+            send = member.own.signed_in if member.own.answers(call) else partial(member.call, exchange=exchange)
             return await signin.call(member.credentials, call, send)
         except DownstreamError as error:
             return Failure.of(error)

@@ -27,22 +27,24 @@ async def prepared(services: Services, inbound: Inbound, message: Message | None
         return inbound
     if message is not None and message.method in _WITHOUT:
         return inbound
-    if message is not None and _is_known(moment.of(principal), inbound, message):
+    known = _known(inbound, message) if message is not None else None
+    if known is not None:
         services.personal.refresh(principal)
-    else:
-        await services.personal.ready(principal)
-        # What was read may have put another catalog in force; a config that came meanwhile is for the next request.
-        now = services.current()
-        moment = now if now.loaded is moment.loaded else moment
+        return replace(inbound, moment=known)
+    await services.personal.ready(principal)
+    # What was read may have put another catalog in force; a config that came meanwhile is for the next request.
+    now = services.current()
+    moment = now if now.loaded is moment.loaded else moment
     return replace(inbound, moment=moment.of(principal))
 
 
-def _is_known(known: Moment, inbound: Inbound, request: Request) -> bool:
-    """Tell whether a request can be answered by what is known already, be it out of date."""
+def _known(inbound: Inbound, request: Request) -> Moment | None:
+    """Return the moment by which a request can be answered without waiting, be it out of date; made once, at a cost."""
     row = methods.METHODS.get(request.method)
     if row is not None and row.role in (Role.LIST, Role.LOCAL):
-        return False
+        return None
+    known = inbound.moment.of(inbound.principal)
     kind, name = _NAMED.get(request.method), request.params.get("name")
     if kind is not None and isinstance(name, str):
-        return known.resolve(kind, name, inbound.principal, inbound.view) is not None
-    return all(server in known.catalog.listings for server in known.own)
+        return known if known.resolve(kind, name, inbound.principal, inbound.view) is not None else None
+    return known if all(server in known.catalog.listings for server in known.own) else None

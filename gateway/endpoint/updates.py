@@ -117,8 +117,11 @@ class Updates:
 
     def _updated(self, server: str, uri: str) -> None:
         current = self._services.current()
+        # Making a moment for each principal takes a while: only for those who asked for something like it.
+        forms = {form for each in enclosing(uri) for form in _forms(server, each)}
         for watcher in self._watchers:
-            heard = watcher.hears(current.of(watcher.principal), server, uri) if watcher.uris else None
+            asked = watcher.uris and any(form in watcher.uris for form in forms)
+            heard = watcher.hears(current.of(watcher.principal), server, uri) if asked else None
             if heard is None:
                 continue
             watcher.due[heard[len(watcher.due) < MAX_PARTS]] = None

@@ -71,8 +71,9 @@ class Fingerprint:
 
     def with_own(self, whose: str, definitions: Mapping[str, Definition]) -> Fingerprint:
         """Return it with what is not as approved in one principal's lists; nothing where all of it is."""
-        kept = {key: items for key, items in self.own.items() if key != whose}
-        return replace(self, own=kept | {whose: definitions} if definitions else kept)
+        # Everybody keeps their place: what is shown first of many stays the same.
+        own = {**self.own, whose: definitions}
+        return replace(self, own=own if definitions else {key: items for key, items in own.items() if key != whose})
 
     def forms(self) -> Iterator[tuple[str, Definition]]:
         """Yield every definition that is known, by ``kind:name``, of whoever's lists it is; some more than once."""

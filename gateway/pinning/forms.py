@@ -72,21 +72,35 @@ def unapproved(pin: Pin | None, definitions: Mapping[str, Definition]) -> dict[s
 
 
 def different(pin: Pin, seen: Fingerprint) -> Iterator[tuple[str, Definition]]:
-    """Yield each form that was not approved once, in a stable order, by ``kind:name``; so many and no more."""
-    approved = {key: {each.digest for each in known} for key, known in pin.definitions.items()}
-    found: dict[str, tuple[str, Definition]] = {}
+    """Yield each form that was not approved once, sorted, by ``kind:name``; so many and no more.
+
+    Those that were known first, and those that were rejected last: who waits for a decision gets the room.
+    """
+    approved = {(key, each.digest) for key, known in pin.definitions.items() for each in known}
+    looked: set[tuple[str, str]] = set()
+    waiting: dict[str, tuple[str, Definition]] = {}
+    refused: dict[str, tuple[str, Definition]] = {}
     for key, definition in seen.forms():
-        if definition.digest not in approved.get(key, ()):
-            # Of two whose digests begin alike the first is decided about first; the other stays held back.
-            found.setdefault(item_of(key, definition.digest), (key, definition))
-    for item in sorted(found)[:MAX_DIFFERENT]:
-        yield found[item]
+        form = key, definition.digest
+        if form in approved or form in looked:
+            continue
+        looked.add(form)
+        item = item_of(*form)
+        # Of two whose digests begin alike the first is decided about first; the other stays held back.
+        (refused if pin.rejected.get(item) == definition.digest else waiting).setdefault(item, (key, definition))
+        if len(waiting) == MAX_DIFFERENT:
+            # Not all of what many principals are listed is looked at whenever one of them is listed something.
+            break
+    shown = [*waiting.items(), *((item, form) for item, form in refused.items() if item not in waiting)]
+    for _, each in sorted(shown[:MAX_DIFFERENT], key=lambda pair: pair[0]):
+        yield each
 
 
 def found(seen: Fingerprint, item: str, digest: str) -> Definition | None:
     """Return the definition that a form stands for, as it was seen."""
     key = key_of_item(item)
-    return next((each for name, each in seen.forms() if (name, each.digest) == (key, digest)), None)
+    listed = (definitions.get(key) for definitions in (seen.definitions or {}, *seen.own.values()))
+    return next((each for each in listed if each is not None and each.digest == digest), None)
 
 
 def with_form(known: Iterable[Known], definition: Definition) -> tuple[Known, ...]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final, Literal, TypeAlias
 
+from gateway.model.catalog import Definition
 from gateway.pinning.facts import CONFIGURED, STARTED, TOLD, aspect_of, digest, subject_of
 from gateway.pinning.fingerprint import Fingerprint
 from gateway.pinning.forms import REJECTED, Forms, different, item_of, key_of_item
@@ -128,6 +129,17 @@ class Verdict:
     def shown(self) -> tuple[object, ...]:
         """What catalogs are made by: where it is the same they need not be made again."""
         return self.hidden, self.held, self.spoken, self.forms
+
+    def is_same(self, pin: Pin | None, last: Mapping[str, Definition], now: Mapping[str, Definition]) -> bool:
+        """Tell whether it stands without judging all that anybody is listed once more.
+
+        ``last`` and ``now`` are what is not as approved in the lists of one principal.
+        """
+        if self.forms is None or self.forms.pin is not pin:
+            return False
+        told = {(each.subject, each.after) for each in self.differences if each.form}
+        was, found = ({(key, each.digest) for key, each in items.items()} for items in (last, now))
+        return found <= told and not (was - found) & told
 
 
 def judge(pin: Pin | None, seen: Fingerprint, terms: Terms) -> Verdict:

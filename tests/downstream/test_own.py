@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import cast
 
 import pytest
@@ -14,6 +15,8 @@ from gateway.downstream.health import Restarts
 from gateway.downstream.hooks import Hooks
 from gateway.downstream.inspection import Offer
 from gateway.downstream.oauth.credentials import Credentials, Desk
+from gateway.downstream.oauth.errors import NoToken
+from gateway.downstream.oauth.signin import tool
 from gateway.downstream.own import Own
 from gateway.downstream.placement import Placement
 from gateway.downstream.setup import Setup
@@ -154,3 +157,25 @@ async def test_signing_in_is_answered_by_the_connection_that_it_gives() -> None:
         done = await made.own.signed_in(call(principal=principal("alice")))
         content = cast("list[Object]", rawjson.peek(cast("Complete", done).result["content"]))
         assert str(content[0]["text"]).startswith("Signed in to a.")
+
+
+async def test_a_definition_like_that_of_the_gateways_own_tool_is_any_other_where_lists_are_everybodys() -> None:
+    asked = call("sign_in", definition=tool("a"))
+    async with world() as made, world(catalog="shared") as shared:
+        assert made.own.answers(asked)
+        assert not shared.own.answers(asked)
+        assert not made.own.answers(call("sign_in"))
+
+
+async def test_who_has_nothing_to_exchange_leaves_no_failed_start_behind() -> None:
+    way = {"client_id": "me", "client_secret": "pw", "issuer": "http://127.0.0.1:1"}
+    async with world(auth={"token_exchange": way}, url="http://127.0.0.1:1/mcp") as made:
+        with pytest.raises(NoToken, match="a token of their own"):
+            async with made.own.borrowed(principal("alice")):
+                raise AssertionError("there is no connection")
+        assert list(made.slots) == []
+        async with made.own.borrowed(replace(principal("alice"), token="t")):
+            assert len(list(made.slots)) == 1
+        # It is known from then on.
+        async with made.own.borrowed(principal("alice")):
+            pass

@@ -91,3 +91,11 @@ async def test_what_was_read_meanwhile_counts_unless_the_config_is_another_one()
     services = FakeServices(own({"crm": ("foreign",)}))
     served = await prepared(services, inbound(now), request("tools/list"))
     assert served.moment is now.of(ANONYMOUS)
+
+
+async def test_what_a_principal_sees_is_made_once_for_a_request() -> None:
+    """With many who all see something else it costs more than the rest of a request."""
+    for message in (request("tools/call", name="crm__inbox"), request("tools/list")):
+        now = own(KNOWN)
+        await prepared(FakeServices(now), inbound(now), message)
+        assert now.looked == [ANONYMOUS.id]

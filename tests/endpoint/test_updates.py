@@ -124,3 +124,16 @@ async def test_an_update_is_heard_by_those_whose_own_lists_have_the_resource() -
     services.resource_changed("notes", "note://one")
     assert await hers.wait() == ["crm://inbox"]
     assert await others.wait() == ["note://one"]
+
+
+async def test_only_for_those_who_asked_for_it_is_looked_at_what_they_see() -> None:
+    """Of many whose lists are their own each look takes a while."""
+    services = FakeServices(moment())
+    updates, heard, watcher = watching(services, "note://one")
+    updates.subscribe(watcher)
+    for number in range(100):
+        updates.subscribe(replace(watcher, principal=Principal(f"key:{number}", "key", ""), uris={"note://other"}))
+    services.resource_changed("notes", "note://one/part")
+    assert await heard.wait() == ["note://one/part"]
+    assert services.now.looked == [ANONYMOUS.id]
+    updates.close()

@@ -117,8 +117,11 @@ class FakeMoment:
     own: tuple[str, ...] = ()
     portraits: dict[str, FakeMoment] = field(default_factory=dict)
     """What single principals see instead, by id."""
+    looked: list[str] = field(default_factory=list)
+    """Who asked what it sees, by id."""
 
     def of(self, principal: Principal) -> FakeMoment:
+        self.looked.append(principal.id)
         return self.portraits.get(principal.id, self)
 
     @property

@@ -124,3 +124,41 @@ def test_the_first_sight_is_all_that_is_seen_then() -> None:
     assert forms.unapproved(pin, {"tool:t": TWO, "tool:x": tool("x")}) == {"tool:x": tool("x")}
     assert forms.unapproved(None, {"tool:t": TWO}) == {"tool:t": TWO}
     assert seen(alice={"tool:t": TWO}).with_own("alice", {}).own == {}
+
+
+def test_those_that_were_rejected_leave_room_for_those_that_wait() -> None:
+    many = {f"tool:n{number}": tool(f"n{number}") for number in range(MAX_DIFFERENT)}
+    first = seen(alice=dict(many))
+    pin = rejected(PIN, differences(first))
+    found = judge(pin, first.with_own("bobby", {"tool:t": TWO}), TERMS).differences
+    assert len(found) == MAX_DIFFERENT
+    assert forms.item_of("tool:t", TWO.digest) in {item.item for item in found}
+
+
+def test_what_is_shown_first_of_many_stays_the_same_when_somebody_is_listed_it_again() -> None:
+    """Otherwise each reading of a list would be news again."""
+    many = {f"tool:n{number}": tool(f"n{number}") for number in range(MAX_DIFFERENT)}
+    now = seen(alice=dict(many), bobby={"tool:a": tool("a")})
+    again = now.with_own("alice", dict(many))
+    assert differences(again) == differences(now)
+    assert "tool:a" not in {item.subject for item in differences(now)}
+
+
+def test_a_form_is_found_in_whoevers_lists_it_is() -> None:
+    now = seen(alice={"tool:t": TWO}, bobby={"tool:t": THREE})
+    for each in (ONE, TWO, THREE):
+        assert forms.found(now, forms.item_of("tool:t", each.digest), each.digest) == each
+    assert forms.found(now, forms.item_of("tool:u", TWO.digest), TWO.digest) is None
+
+
+def test_a_verdict_stands_where_one_more_is_listed_what_is_told_already() -> None:
+    now = seen(alice={"tool:t": TWO})
+    verdict = judge(PIN, now, TERMS)
+    assert verdict.is_same(PIN, {}, {"tool:t": TWO})
+    assert verdict.is_same(PIN, {}, {})
+    # What was approved meanwhile is no difference any more, whoever is still known to be listed it.
+    assert verdict.is_same(PIN, {"tool:t": THREE}, {})
+    assert not verdict.is_same(PIN, {}, {"tool:t": THREE})
+    assert not verdict.is_same(PIN, {"tool:t": TWO}, {})
+    assert not verdict.is_same(recorded(now, ""), {}, {})
+    assert not judge(None, now, TERMS).is_same(None, {}, {})

@@ -90,6 +90,10 @@ class Credentials:
             self._bearer(principal.id)
             self._subjects[principal.id] = principal.token
 
+    def lacks(self, principal: Principal) -> bool:
+        """Tell whether there is nothing that could be exchanged for a principal: no token of its own was ever here."""
+        return self._server.auth.token_exchange is not None and principal.id not in self._subjects
+
     def bearer(self, principal: Principal) -> Bearer:
         """Return a principal's own bearer."""
         return self._bearer(principal.id)
