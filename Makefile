@@ -4,6 +4,9 @@ SHELL := /bin/bash
 VENV  := .venv
 BIN   := $(VENV)/bin
 PIP   := $(BIN)/python -m pip --disable-pip-version-check --quiet
+# One more than there are cores, since many tests wait for processes; four are enough.
+CORES   := $(shell nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 2)
+WORKERS ?= $(shell echo $$(( $(CORES) < 4 ? $(CORES) + 1 : 4 )))
 
 .PHONY: run help test environments lint types site bench fuzz soak image-steps sbom chart lock clean
 
@@ -17,7 +20,7 @@ help:
 
 ## test: everything; installs what it needs and ends with pytest's summary
 test: lint types environments
-	$(BIN)/python -m pytest -q -n auto --maxprocesses 4 --dist loadfile --durations=10 $(PYTEST)
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations=10 $(PYTEST)
 
 ## lint: style and format
 lint: $(VENV)/.test
